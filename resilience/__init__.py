@@ -1,0 +1,111 @@
+"""Keep a program standing when the services it calls do not.
+
+Bulkheads, timeouts, retries and circuit breakers as decorators and context managers.
+Stacked in any order, they apply in one fixed order:
+
+    bulkhead → timeout → retry → breaker → function
+"""
+
+from __future__ import annotations
+
+from resilience._context import detached
+from resilience._core.circuit import Permit
+from resilience._core.config import BreakerConfig, BulkheadConfig
+from resilience._core.faults import Fault
+from resilience._core.report import BreakerStatus
+from resilience._core.rules import Classifier
+from resilience._core.trip import Consecutive, FailureRate
+from resilience._decorators import (
+    BreakerRef,
+    Bulkhead,
+    PolicySet,
+    Retry,
+    Timeout,
+    breaker,
+    bulkhead,
+    compose,
+    remaining,
+    retry,
+    timeout,
+)
+from resilience._describe import Description, describe
+from resilience._clock import Clock
+from resilience._marks import idempotent, interruptible, uninterruptible
+from resilience._policies.circuit_breaker import CircuitBreaker
+from resilience._registry import Registry, default_registry, use_registry
+from resilience._words import (
+    BreakerMode,
+    CircuitState,
+    FaultFlag,
+    FaultKind,
+    OnOpen,
+    OnReject,
+    ProbeEnd,
+    TimeoutScope,
+    Verdict,
+)
+from resilience.catalogue import classify, classify_response, count_everything, kind_of
+from resilience.errors import (
+    BulkheadFullError,
+    CircuitOpenError,
+    CompositionWarning,
+    ConfigurationError,
+    RejectedError,
+    ResilienceError,
+    TimeoutExceeded,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BreakerConfig",
+    "BreakerMode",
+    "BreakerRef",
+    "BreakerStatus",
+    "Bulkhead",
+    "BulkheadConfig",
+    "BulkheadFullError",
+    "CircuitBreaker",
+    "CircuitOpenError",
+    "CircuitState",
+    "Classifier",
+    "Clock",
+    "CompositionWarning",
+    "ConfigurationError",
+    "Consecutive",
+    "Description",
+    "FailureRate",
+    "Fault",
+    "FaultFlag",
+    "FaultKind",
+    "OnOpen",
+    "OnReject",
+    "Permit",
+    "PolicySet",
+    "ProbeEnd",
+    "Registry",
+    "RejectedError",
+    "ResilienceError",
+    "Retry",
+    "Timeout",
+    "TimeoutExceeded",
+    "TimeoutScope",
+    "Verdict",
+    "breaker",
+    "bulkhead",
+    "classify",
+    "classify_response",
+    "compose",
+    "count_everything",
+    "default_registry",
+    "describe",
+    "detached",
+    "idempotent",
+    "interruptible",
+    "kind_of",
+    "remaining",
+    "retry",
+    "timeout",
+    "uninterruptible",
+    "use_registry",
+]

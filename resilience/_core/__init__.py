@@ -1,0 +1,1 @@
+"""The machines: pure decisions, with time and chance passed in."""

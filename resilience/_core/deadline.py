@@ -1,0 +1,105 @@
+"""Deadline arithmetic: nested limits, and what an expiry proves about the remote.
+
+A deadline is a node in a chain from the innermost scope outwards. It is measured on
+the monotonic clock, never on an event loop's. A scope that has been left no longer
+counts, even where a child task still holds its node.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from resilience._words import TimeoutScope
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Deadline:
+    """One limit, from the moment its scope was entered.
+
+    Attributes:
+        expires: monotonic seconds at which it runs out.
+        started: monotonic seconds at which the scope was entered.
+        outer: the enclosing deadline, or None.
+        scope: whose limit it is: the whole call's budget or one attempt.
+        counts: whether its expiry may count against a breaker.
+        active: False once the scope has been left.
+        fired: its own expiry, and nobody's cancel, interrupted the task.
+        noted: the task's pending cancels when the scope was entered (asyncio only).
+    """
+
+    __slots__ = ("active", "counts", "expires", "fired", "noted", "outer", "scope", "started")
+
+    def __init__(
+        self,
+        expires: float,
+        started: float,
+        outer: Deadline | None = None,
+        counts: bool = True,
+        scope: TimeoutScope = TimeoutScope.BUDGET,
+        noted: int = 0,
+    ) -> None:
+        self.expires = expires
+        self.started = started
+        self.outer = outer
+        self.counts = counts
+        self.scope = scope
+        self.noted = noted
+        self.active = True
+        self.fired = False
+
+    @property
+    def seconds(self) -> float:
+        """The length of the limit."""
+        return self.expires - self.started
+
+
+def chain(deadline: Deadline | None) -> Iterator[Deadline]:
+    """The deadlines still in force, innermost first."""
+    while deadline is not None:
+        if deadline.active:
+            yield deadline
+        deadline = deadline.outer
+
+
+def nearest(deadline: Deadline | None) -> Deadline | None:
+    """The deadline in force that runs out first; of two at one moment the outer one."""
+    found: Deadline | None = None
+    for candidate in chain(deadline):
+        if found is None or candidate.expires <= found.expires:
+            found = candidate
+    return found
+
+
+def remaining(deadline: Deadline | None, now: float) -> float | None:
+    """Seconds until the first of the chain runs out (below 0: past), None without a deadline."""
+    first = nearest(deadline)
+    return None if first is None else first.expires - now
+
+
+def is_past(deadline: Deadline, now: float) -> bool:
+    """Whether any of the chain has run out."""
+    first = nearest(deadline)
+    return first is not None and first.expires <= now
+
+
+def fired(deadline: Deadline | None) -> Deadline | None:
+    """The innermost deadline in force that has interrupted its task, or None."""
+    for candidate in chain(deadline):
+        if candidate.fired:
+            return candidate
+    return None
+
+
+def is_evidence(deadline: Deadline, in_flight: float, per_attempt: float | None) -> bool:
+    """Whether an attempt that this deadline cut short says the remote hung.
+
+    Only if it was in flight for at least half of the limit: an attempt that began
+    with 5 ms left proves nothing. Where the site's own limit for one attempt is
+    shorter, half of that is enough.
+    """
+    length = deadline.seconds
+    if per_attempt is not None and per_attempt < length:
+        length = per_attempt
+    return deadline.counts and in_flight >= length / 2

@@ -1,0 +1,94 @@
+"""Reading foreign objects without trusting them.
+
+An exception that arrives here was made by somebody else. Its properties may raise
+anything, its `__class__` may lie, its `__eq__` may be a database query. So nothing is
+set, hashed, compared or converted to text; attributes are read through `read`, types
+are told by `type()`, and whatever a property raises means "nothing there". Only
+KeyboardInterrupt and SystemExit pass: they may be somebody's Ctrl-C, not the property's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_TWO_SEGMENTS = frozenset({"google", "azure"})
+
+
+def read(thing: object, name: str) -> Any:
+    """The attribute, or None if there is none or it can't be read."""
+    try:
+        return getattr(thing, name, None)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:
+        return None
+
+
+def ask(question: Callable[..., Any], *args: Any) -> Any:
+    """The answer of foreign code, or None if it raises."""
+    try:
+        return question(*args)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:
+        return None
+
+
+def holds(condition: Callable[[Any], object], thing: object) -> bool:
+    """Whether the condition is true; one that raises is not."""
+    try:
+        return bool(condition(thing))
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:
+        return False
+
+
+def is_exception(thing: object) -> TypeGuard[BaseException]:
+    """Whether this is an exception object; `isinstance` would ask the object's own `__class__`."""
+    return issubclass(type(thing), BaseException)
+
+
+def members_of(thing: Any, most: int) -> list[Any]:
+    """At most `most` items of a tuple or list, read past whatever its class overrides; else none."""
+    if issubclass(type(thing), tuple):
+        return [*tuple.__getitem__(thing, slice(0, most))]
+    if issubclass(type(thing), list):
+        return [*list.__getitem__(thing, slice(0, most))]
+    return []
+
+
+def plain_text(thing: Any, most: int) -> str | None:
+    """A str, or bytes as text, of at most `most` characters; else None."""
+    if issubclass(type(thing), str):
+        return None if str.__len__(thing) > most else str.__str__(thing)
+    if type(thing) is bytes and len(thing) <= most:
+        return thing.decode("latin-1")
+    return None
+
+
+def name_of(kind: type) -> tuple[str, str]:
+    """`__module__` and `__qualname__` of a class, as text whatever is in them."""
+    module, qualname = read(kind, "__module__"), read(kind, "__qualname__")
+    return (module if type(module) is str else "?"), (qualname if type(qualname) is str else "?")
+
+
+def segment_of(module: str) -> str:
+    """The first segment of a module's name, two for packages that many distributions share.
+
+    Libraries move their classes between private modules; the first segment stays.
+    """
+    first, _, rest = module.partition(".")
+    return f"{first}.{rest.partition('.')[0]}" if rest and first in _TWO_SEGMENTS else first
+
+
+def has_base(kind: type, segment: str, qualname: str) -> bool:
+    """Whether a class of this name is among the bases of `kind`, told without importing it."""
+    for base in kind.__mro__:
+        module, found = name_of(base)
+        if found == qualname and segment_of(module) == segment:
+            return True
+    return False

@@ -1,0 +1,296 @@
+"""The classifier: from any exception to a `Fault`, whatever the exception does.
+
+The order, first word wins:
+
+1. `fault_kind` on the exception, if it is a real `FaultKind`, with its `fault_flags`.
+   (What is no `Exception` is INTERRUPTED before that; a group of such is read by its leaves.)
+2. This classifier's own rules, then its parent's, and so on. Each level is asked to the
+   end before the next: predicates in the order in which they were added, then the
+   classes of the MRO, most derived first, and within one class the first rule whose
+   condition holds. So a rule for `OSError` in a child is asked before everything that
+   the catalogue knows about the classes below `OSError`, as `except OSError` would be.
+3. The catalogue, which is the last parent, for library classes and for exact classes
+   of the standard library.
+4. The HTTP status of an exception that nobody has named.
+5. What lies inside it: cause, reason, orig, args, context.
+6. The catalogue's rules for the standard library classes it derives from.
+7. Nothing: INTERNAL with the flag `unclassified`.
+
+Rules may be added while other threads classify. There is no lock: rules are only ever
+appended, the number of them is the version, and whoever keeps an answer looks at the
+version again after keeping it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING
+
+from resilience._core.faults import Fault
+from resilience._core.profile import Profile
+from resilience._core.reading import ask, name_of, segment_of
+from resilience._core.rule import Book, Rule, checked_rule, checked_wrapper
+from resilience._core.unwrap import Walk
+from resilience._words import FaultFlag, FaultKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Self
+
+    from resilience._core.rule import Condition, Match, Reader
+
+__all__ = ["Classifier", "Rule"]
+
+MAX_TYPES = 4096
+
+_UNREADABLE = Fault(FaultKind.INTERNAL, {FaultFlag.UNCLASSIFIED})
+_INTERRUPTED = Fault(FaultKind.INTERRUPTED)
+_NO_RULES = Book(())
+
+
+class Classifier:
+    """Turns exceptions into faults, by rules that may be added at any time.
+
+    Args:
+        parent: asked after this one's own rules, also for rules added to it later.
+        load: gives the catalogue's rules for a module segment, when one is first seen.
+        wall: wall-clock seconds since the epoch, for Retry-After dates (default: the parent's).
+        on_junk: called for each Retry-After that can't be read (default: the parent's).
+        otherwise: the kind of what no rule knows (default: the parent's, else INTERNAL
+            with the flag `unclassified`).
+
+    Attributes:
+        by_type: the faults of types that decide alone; read it, don't write it.
+        known: `by_type.get`: the fault of a type, or None if an instance must be looked
+            at or none has been seen. It holds for an instance with an empty `__dict__`.
+    """
+
+    by_type: dict[type, Fault]
+    known: Callable[[type], Fault | None]
+
+    def __init__(
+        self,
+        *,
+        parent: Classifier | None = None,
+        load: Callable[[str], Iterable[Rule]] | None = None,
+        wall: Callable[[], float] | None = None,
+        on_junk: Callable[[], object] | None = None,
+        otherwise: FaultKind | None = None,
+    ) -> None:
+        self._parent = parent
+        self._load = load
+        self._wall = wall
+        self._on_junk = on_junk
+        self._otherwise = otherwise
+        self._levels: tuple[Classifier, ...] = (self,)
+        if parent is not None:
+            self._wall = wall or parent._wall
+            self._on_junk = on_junk or parent._on_junk
+            self._otherwise = otherwise or parent._otherwise
+            self._levels = (self, *parent._levels)
+            parent._adopt(self)
+        self._rules: list[Rule] = []
+        self._book = _NO_RULES
+        self._loaded: dict[str, Book] = {}
+        self._children: dict[int, weakref.ref[Classifier]] = {}
+        self._profiles: dict[type, Profile] = {}
+        self._bare: dict[type, Fault] = {}
+        self.by_type = {}
+        self.known = self.by_type.get
+
+    # ------------------------------------------------------------------------------------------------ classifying
+    def classify(self, exc: BaseException, handled: BaseException | None = None) -> Fault:
+        """Return the fault behind an exception; it never raises, whatever the exception does.
+
+        Args:
+            exc: the exception; it is only read.
+            handled: the exception that was being handled when the call began (default:
+                None). What hangs on that one is not this call's and is not looked at.
+
+        Example:
+            >>> str(Classifier().classify(KeyboardInterrupt()).kind)
+            'interrupted'
+        """
+        try:
+            kind = type(exc)
+            try:
+                fault = self._bare.get(kind)
+            except Exception:  # a class whose class can't hash it
+                fault = None
+            if fault is not None and not exc.__dict__:
+                if exc.__context__ is None and exc.__cause__ is None:
+                    for arg in exc.args:
+                        if type(arg) is not str and type(arg) is not int:
+                            break
+                    else:
+                        return fault
+                fault = self.by_type.get(kind)
+                if fault is not None:
+                    return fault
+            return Walk(self._profile_of, self._otherwise, self._wall, self._on_junk, handled).classify(exc)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:
+            try:
+                return self._failed(exc)
+            except Exception:  # not even the stack is left
+                return _UNREADABLE
+
+    def _failed(self, exc: object) -> Fault:
+        kind = type(exc)
+        if issubclass(kind, BaseException) and not issubclass(kind, Exception):
+            return _INTERRUPTED
+        origin = ".".join(name_of(kind))
+        if self._otherwise is not None:
+            return Fault(self._otherwise, origin=origin)
+        return Fault(_UNREADABLE.kind, _UNREADABLE.flags, origin=origin)
+
+    # ------------------------------------------------------------------------------------------------ adding rules
+    def add(
+        self,
+        match: Match,
+        kind: FaultKind,
+        *,
+        flags: Iterable[FaultFlag] = (),
+        when: Condition | None = None,
+        retry_after: Reader | None = None,
+    ) -> Self:
+        """Add a rule and return the classifier itself, so that rules can be chained.
+
+        Args:
+            match: an exception type (its subclasses too), a name such as
+                `"httpx.ReadTimeout"` (nothing is imported), or a function that is given the
+                exception and says whether the rule holds.
+            kind: what such an exception means.
+            flags: what the kind alone does not say (default: none).
+            when: a further condition on the exception; if it raises, the rule does not
+                hold (default: none).
+            retry_after: a function that gives the seconds, or the header's text, where the
+                exception keeps them in an unusual place (default: the usual places).
+
+        Raises:
+            ConfigurationError: an argument can't be right.
+
+        A `match` function that raises makes its exception INTERNAL and `unclassified`.
+
+        Example:
+            >>> rules = Classifier().add("shop.OutOfStock", FaultKind.CONTRACT)
+        """
+        self._append(checked_rule(match, kind, flags=flags, when=when, retry_after=retry_after))
+        return self
+
+    def unwrap(self, match: type[BaseException] | str, inner: str | Reader) -> Self:
+        """Say that an exception type is only a wrapper: what is inside it decides.
+
+        Args:
+            match: an exception type or a name, as for `add`.
+            inner: the attribute that holds the exception inside, or a function that gives
+                it (or a list of several). Where it holds none, the other rules are asked.
+
+        Raises:
+            ConfigurationError: an argument can't be right.
+
+        Example:
+            >>> rules = Classifier().unwrap("jobs.JobFailed", "original")
+        """
+        self._append(checked_wrapper(match, inner))
+        return self
+
+    def child(self) -> Classifier:
+        """Return a classifier that asks its own rules first and then this one's, also those added later.
+
+        Example:
+            >>> narrower = Classifier().child().add(LookupError, FaultKind.CONTROL)
+        """
+        return Classifier(parent=self)
+
+    def __reduce__(self) -> str | tuple[object, ...]:
+        return _restored, (type(self), self._parent, tuple(self._rules), self._otherwise)
+
+    # ------------------------------------------------------------------------------------------------ types
+    def _append(self, rule: Rule) -> None:
+        self._rules.append(rule)
+        self._forget()
+
+    def _adopt(self, child: Classifier) -> None:
+        key, children = id(child), self._children
+        # Only its number is kept: a child that nobody else holds goes away.
+        children[key] = weakref.ref(child, lambda _gone: children.pop(key, None))
+
+    def _forget(self) -> None:
+        self._profiles.clear()
+        self._bare.clear()
+        self.by_type.clear()
+        for reference in tuple(self._children.values()):
+            child = reference()
+            if child is not None:
+                child._forget()
+
+    def _version(self) -> int:
+        return sum(len(level._rules) for level in self._levels)
+
+    def _profile_of(self, kind: type) -> Profile:
+        try:
+            return self._profiles[kind]
+        except Exception:  # not seen yet, or a class whose class can't hash it
+            return self._first_seen(kind)
+
+    def _first_seen(self, kind: type) -> Profile:
+        version = self._version()
+        rules: list[Rule] = []
+        bases: list[Rule] = []
+        for level in self._levels:
+            level._collect(kind, rules, bases)
+        profile = Profile(kind, rules, bases, self._otherwise)
+        try:
+            self._keep(kind, profile)
+        except Exception:  # a class whose class can't hash it is worked out each time
+            return profile
+        if version != self._version():
+            self._forget()
+        return profile
+
+    def _keep(self, kind: type, profile: Profile) -> None:
+        if len(self._profiles) >= MAX_TYPES:
+            self._profiles.clear()
+            self._bare.clear()
+            self.by_type.clear()
+        self._profiles[kind] = profile
+        if profile.when_bare is not None:
+            self._bare[kind] = profile.when_bare
+        if profile.always is not None:
+            self.by_type[kind] = profile.always
+
+    def _collect(self, kind: type, rules: list[Rule], bases: list[Rule]) -> None:
+        """This level's rules for `kind`: what to ask first, and what only as a last resort."""
+        book = self._current_book()
+        rules += book.predicates
+        # A class that the standard library itself defines is named by its bases as well.
+        at_home = self._segment(kind).generic
+        for base in kind.__mro__:
+            for rule in (*book.of(base), *self._segment(base).of(base)):
+                (bases if rule.generic and not at_home else rules).append(rule)
+
+    def _current_book(self) -> Book:
+        book = self._book
+        if book.size != len(self._rules):
+            book = self._book = Book(tuple(self._rules))
+        return book
+
+    def _segment(self, kind: type) -> Book:
+        if self._load is None:
+            return _NO_RULES
+        segment = segment_of(name_of(kind)[0])
+        book = self._loaded.get(segment)
+        if book is None:
+            book = self._loaded[segment] = Book(ask(self._load, segment) or ())
+        return book
+
+
+def _restored(
+    made: type[Classifier], parent: Classifier | None, rules: tuple[Rule, ...], otherwise: FaultKind | None
+) -> Classifier:
+    classifier = made(parent=parent, otherwise=otherwise)
+    for rule in rules:
+        classifier._append(rule)
+    return classifier

@@ -1,0 +1,20 @@
+"""The retry schedule: how long to wait after the n-th failed attempt."""
+
+from __future__ import annotations
+
+
+def backoff(attempt: int, *, initial: float, longest: float, jitter: float, chance: float) -> float:
+    """Seconds to wait after failed attempt number `attempt` (1 is the first).
+
+    Doubles from `initial` up to `longest`, then spread by ± `jitter` of itself:
+    `chance` in [0, 1) picks the place. The spread comes after the cap, so that it
+    never vanishes and callers that failed together do not return together.
+    """
+    # 2 ** 1100 is no float any more; long before that the cap holds.
+    base = min(longest, initial * 2.0 ** min(attempt - 1, 1000))
+    return base + jitter * base * (2.0 * chance - 1.0)
+
+
+def fits(wait: float, left: float | None) -> bool:
+    """Whether a wait leaves any time for another attempt; without a deadline it always does."""
+    return left is None or wait < left

@@ -1,0 +1,107 @@
+"""Bulkhead slots: a free list and a strict first-in-first-out line of tickets.
+
+Nobody needs a lock to take a free slot or to give one back: both are one C call.
+`match` pairs free slots with waiting tickets and is run by one thread at a time. A
+waiter joins the line first and asks for a match afterwards; a giver gives first and
+looks at the line afterwards: whatever the interleaving, one of them sees the other.
+
+A ticket is won by whoever pops its one-element claim: the hand that grants it or the
+waiter that gives up, never both.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Ticket:
+    """A place in the line.
+
+    Attributes:
+        slot: the slot it was granted, None until then.
+        wake: tells the waiter that it was granted one; False if the waiter can't be reached any more.
+    """
+
+    __slots__ = ("_claim", "slot", "wake")
+
+    def __init__(self) -> None:
+        self._claim = [True]
+        self.slot: int | None = None
+        self.wake: Callable[[], bool] = lambda: True
+
+    def win(self) -> bool:
+        """Settle the ticket; True for exactly one caller."""
+        try:
+            self._claim.pop()
+        except IndexError:
+            return False
+        return True
+
+
+class Slots:
+    """The slots of one bulkhead.
+
+    Attributes:
+        limit: how many there are.
+        longest: how long the line may be.
+        free: the slots nobody holds; `pop` takes one, `append` gives one back.
+        queue: the tickets in line.
+    """
+
+    __slots__ = ("free", "limit", "longest", "queue")
+
+    def __init__(self, limit: int, longest: int) -> None:
+        self.limit = limit
+        self.longest = longest
+        self.free = list(range(limit))
+        self.queue: deque[Ticket] = deque()
+
+    def take(self) -> int | None:
+        """A free slot, or None: there is none, or somebody is in line and must not be overtaken."""
+        if self.queue:
+            return None
+        try:
+            return self.free.pop()
+        except IndexError:
+            return None
+
+    def join(self, ticket: Ticket) -> bool:
+        """Stand in line; False if the line is as long as it may be. One caller at a time."""
+        if len(self.queue) >= self.longest:
+            return False
+        self.queue.append(ticket)
+        return True
+
+    def leave(self, ticket: Ticket) -> None:
+        """Step out of the line, if still in it."""
+        try:
+            self.queue.remove(ticket)
+        except ValueError:
+            pass
+
+    def match(self) -> Ticket | None:
+        """Grant a free slot to the first in line who still wants one. One caller at a time."""
+        while self.queue:
+            try:
+                slot = self.free.pop()
+            except IndexError:
+                return None
+            try:
+                ticket = self.queue.popleft()
+            except IndexError:
+                self.free.append(slot)
+                return None
+            if ticket.win():
+                ticket.slot = slot
+                return ticket
+            self.free.append(slot)
+        return None
+
+    def refill(self) -> None:
+        """All slots free and nobody in line, in place: what a forked child starts with."""
+        self.queue.clear()
+        self.free[:] = range(self.limit)

@@ -1,0 +1,398 @@
+"""The four policies as users meet them: immutable values that decorate, compose, and guard blocks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from resilience._compose import caller, decorate, is_async
+from resilience._context import remaining_at
+from resilience._core.faults import FaultKind
+from resilience._marks import is_idempotent, is_uninterruptible, worker_limit
+from resilience._policies.classifying import classify_with
+from resilience._policies.guard import GuardKit
+from resilience._registry import current_registry
+from resilience._settings import BreakerPolicy, BulkheadPolicy, Policy, RetryPolicy, TimeoutPolicy, one_of_each
+from resilience._words import OnOpen, OnReject
+from resilience.catalogue import default_classifier
+from resilience.errors import ConfigurationError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+    from datetime import timedelta
+    from typing import ParamSpec
+
+    from resilience._core.config import BreakerConfig
+    from resilience._core.report import BreakerStatus
+    from resilience._core.rules import Classifier
+    from resilience._policies.circuit_breaker import CircuitBreaker
+    from resilience._policies.guard import Block
+    from resilience._registry import Registry
+    from resilience._words import CircuitState
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
+    Seconds = float | timedelta
+
+F = TypeVar("F")
+
+
+class BreakerRef(BreakerPolicy):
+    """A reference to a named breaker, with this call site's own reaction; made by `breaker(...)`.
+
+    Decorates a function, goes into `compose`, guards a block with `guard()`; state and
+    manual controls are the shared breaker's.
+    """
+
+    def __call__(self, fn: F, /) -> F:
+        """Put the policy on a function."""
+        return decorate(fn, self)  # type: ignore[no-any-return]  # the wrapper looks like the function
+
+    @property
+    def breaker(self) -> CircuitBreaker:
+        """The shared breaker, from this reference's registry or the current one."""
+        return (self.registry or current_registry()).breaker(self.name, self.config)
+
+    def guard(self) -> Block:
+        """Protect a block: `with ref.guard() as permit:`, or `async with`.
+
+        A block can't be skipped: where `on_open` is BYPASS and the circuit is open, the
+        permit is false, and the block is neither counted nor judged.
+
+        Raises:
+            CircuitOpenError: on entry, where `on_open` is FAIL.
+
+        Example:
+            >>> with breaker("mail", BreakerConfig()).guard() as permit:
+            ...     bool(permit)
+            True
+        """
+        return self._kit(self.breaker).guard()
+
+    def _kit(self, shared: CircuitBreaker) -> GuardKit:
+        """The blocks of this reference; kept with it as long as it means the same breaker."""
+        kit: GuardKit | None = self.__dict__.get("_guards")
+        if kit is None or kit.breaker is not shared:
+            classify = classify_with(self.classify, default_classifier())
+            kit = self.__dict__["_guards"] = GuardKit(shared, classify, self.on_open, self.classify_result)
+        return kit
+
+    @property
+    def state(self) -> CircuitState:
+        """The shared breaker's state."""
+        return self.breaker.state
+
+    def is_open(self) -> bool:
+        """Whether a call at this moment would be refused. Pure."""
+        return self.breaker.is_open()
+
+    def status(self) -> BreakerStatus:
+        """One consistent moment of the shared breaker."""
+        return self.breaker.status()
+
+    def reset(self, *, reason: str | None = None, actor: str | None = None) -> bool:
+        """Close the shared circuit; False where it was closed already."""
+        return self.breaker.reset(reason=reason, actor=actor)
+
+    def force_open(self, reason: str, *, seconds: float | None = None, actor: str | None = None) -> None:
+        """Refuse everything, for `seconds` or until `enable` or `reset`."""
+        self.breaker.force_open(reason, seconds=seconds, actor=actor)
+
+    def disable(self, *, reason: str | None = None, actor: str | None = None) -> None:
+        """Let everything pass and count nothing, until `enable`."""
+        self.breaker.disable(reason=reason, actor=actor)
+
+    def enable(self, *, actor: str | None = None) -> None:
+        """End a forced opening or a disabling."""
+        self.breaker.enable(actor=actor)
+
+
+class Retry(RetryPolicy):
+    """A retry as a value; made by `retry(...)`."""
+
+    def __call__(self, fn: F, /) -> F:
+        """Put the policy on a function."""
+        return decorate(fn, self)  # type: ignore[no-any-return]  # the wrapper looks like the function
+
+
+class Timeout(TimeoutPolicy):
+    """Limits as a value; made by `timeout(...)`."""
+
+    def __call__(self, fn: F, /) -> F:
+        """Put the policy on a function."""
+        return decorate(fn, self)  # type: ignore[no-any-return]  # the wrapper looks like the function
+
+
+class Bulkhead(BulkheadPolicy):
+    """A cap on calls in flight as a value; made by `bulkhead(...)`."""
+
+    def __call__(self, fn: F, /) -> F:
+        """Put the policy on a function."""
+        return decorate(fn, self)  # type: ignore[no-any-return]  # the wrapper looks like the function
+
+
+# ---------------------------------------------------------------------------------------------- the four words
+def breaker(
+    name: str,
+    config: BreakerConfig | None = None,
+    *,
+    on_open: OnOpen = OnOpen.FAIL,
+    fallback: Any = None,
+    unless: Callable[..., object] | None = None,
+    key: None = None,
+    classify: Classifier | Callable[[BaseException], object] | None = None,
+    classify_result: Callable[[Any], object] | None = None,
+    account: Literal["attempt", "call"] = "attempt",
+    registry: Registry | None = None,
+) -> BreakerRef:
+    """Stop calling a service that does not answer; the circuit is shared by name.
+
+    Args:
+        name: 1 to 256 bytes of `A-Z a-z 0-9 . _ : / @ + -`.
+        config: the shared settings; whoever registers the name first sets them. None (default)
+            refers to a name registered elsewhere, with the defaults if nobody has by the first call.
+        on_open: FAIL (default) raises `CircuitOpenError`; BYPASS skips the call and returns `fallback`.
+        fallback: with BYPASS, a value or a function of the same arguments (default None).
+        unless: a predicate of the call's arguments; where it is true the call neither asks nor feeds the breaker.
+        key: not available in this version.
+        classify: a `Classifier`, or a function of the exception that returns a `Fault`, a
+            `FaultKind` or None (leave it to the rules).
+        classify_result: a function of the returned value that returns a `Fault` or `FaultKind` where
+            it is a fault, None where it is none.
+        account: "attempt" (default): every attempt counts; "call": one verdict for a whole call with its retries.
+        registry: where the name lives (default: the current registry).
+
+    Raises:
+        ConfigurationError: listing every argument that can't be right.
+
+    Example:
+        >>> @breaker("mail", BreakerConfig(cooldown=10))
+        ... def send(text: str) -> None: ...
+    """
+    values = BreakerPolicy.check(
+        {
+            "name": name,
+            "config": config,
+            "on_open": on_open,
+            "fallback": fallback,
+            "unless": unless,
+            "key": key,
+            "classify": classify,
+            "classify_result": classify_result,
+            "account": account,
+            "registry": registry,
+        }
+    )
+    if config is not None:
+        (registry or current_registry()).breaker(name, config)
+    return BreakerRef(**values)
+
+
+_BACKOFF = {"initial_backoff": 0.1, "max_backoff": 30.0, "jitter": 0.5}
+
+
+def retry(
+    max_attempts: int = 3,
+    *,
+    initial_backoff: Seconds = 0.1,
+    max_backoff: Seconds = 30.0,
+    jitter: float = 0.5,
+    wait: Callable[[Any], float] | Seconds | None = None,
+    stop: Callable[[Any], object] | None = None,
+    retry_on: Iterable[FaultKind] = (FaultKind.TRANSIENT,),
+    idempotent: bool = False,
+    safe_only: bool = False,
+    max_retry_after: Seconds = 60.0,
+    retry_budget: None = None,
+) -> Retry:
+    """Try again what failed for a passing reason.
+
+    The last real exception leaves unchanged when nothing more can be done. A server's
+    Retry-After is the least wait. A refusal by an open circuit is never retried.
+
+    Args:
+        max_attempts: including the first (≥ 1, default 3).
+        initial_backoff: seconds after the first failure (≥ 0, default 0.1), doubled after each further one.
+        max_backoff: the longest wait in seconds (≥ 0, default 30).
+        jitter: spread of each wait as a share of it (0 to 1, default 0.5: ± 50 %).
+        wait: instead of the three above: seconds, or any tenacity wait strategy.
+        stop: beside `max_attempts`, any tenacity stop strategy: whichever ends first.
+        retry_on: fault kinds, out of transient (default) and downstream.
+        idempotent: the function may be repeated; or mark it `@idempotent`.
+        safe_only: repeat only what was surely not sent; then the function need not be idempotent.
+        max_retry_after: a Retry-After longer than this many seconds ends the retry (> 0, default 60).
+        retry_budget: not available in this version.
+
+    Raises:
+        ConfigurationError: listing every argument that can't be right; when the function is
+            decorated, if it is not known to be repeatable.
+
+    Example:
+        >>> @retry(3, idempotent=True)
+        ... def fetch(url: str) -> bytes: ...
+    """
+    values: dict[str, Any] = {
+        "max_attempts": max_attempts,
+        "initial_backoff": initial_backoff,
+        "max_backoff": max_backoff,
+        "jitter": jitter,
+        "wait": wait,
+        "stop": stop,
+        "retry_on": retry_on,
+        "idempotent": idempotent,
+        "safe_only": safe_only,
+        "max_retry_after": max_retry_after,
+        "retry_budget": retry_budget,
+    }
+    given = frozenset(name for name, default in _BACKOFF.items() if values[name] is not default)
+    return Retry(**RetryPolicy.check(values, given))
+
+
+def timeout(
+    budget: Seconds | None = None,
+    *,
+    per_attempt: Seconds | None = None,
+    first_item: None = None,
+    idle: None = None,
+    pass_as: str | None = None,
+    counts: bool = True,
+) -> Timeout:
+    """Bound a call in time.
+
+    An async function is interrupted by cancelling. A plain function can't be: either
+    it is handed the seconds left (`pass_as`), or it is marked `@interruptible` and
+    runs on a worker that is abandoned at the deadline, not stopped.
+
+    Args:
+        budget: seconds for the whole call, with all attempts and waits (> 0).
+        per_attempt: seconds for each attempt, fresh each time (> 0, ≤ budget).
+        first_item, idle: not available in this version.
+        pass_as: the parameter that is given the seconds left, such as "timeout".
+        counts: whether an expiry counts against the breaker (default True); False for limits a client sets.
+
+    Raises:
+        ConfigurationError: listing every argument that can't be right; when the function is
+            decorated, if it can't be interrupted.
+
+    Example:
+        >>> @timeout(30, per_attempt=10)
+        ... async def ask(prompt: str) -> str: ...
+    """
+    return Timeout(
+        **TimeoutPolicy.check(
+            {
+                "budget": budget,
+                "per_attempt": per_attempt,
+                "first_item": first_item,
+                "idle": idle,
+                "pass_as": pass_as,
+                "counts": counts,
+            }
+        )
+    )
+
+
+def bulkhead(
+    name: str | None = None,
+    *,
+    max_in_flight: int | None = None,
+    max_waiting: int | None = None,
+    wait: Seconds = 0.0,
+    on_reject: OnReject = OnReject.FAIL,
+    fallback: Any = None,
+    registry: Registry | None = None,
+) -> Bulkhead:
+    """Cap the calls in flight, over all threads and event loops of the process.
+
+    Args:
+        name: the shared name; None (default) for a bulkhead of the decorated function's own.
+        max_in_flight: calls at one time (≥ 1); left out to refer to a registered name.
+        max_waiting: callers in line (≥ 0; default 10 × max_in_flight); beyond it a caller is refused at once.
+        wait: seconds this call site stands in line (≥ 0, default 0: refused at once). Strict first in, first out.
+        on_reject: FAIL (default) raises `BulkheadFullError`; BYPASS skips the call and returns `fallback`.
+        fallback: with BYPASS, a value or a function of the same arguments (default None).
+        registry: where the name lives (default: the current registry).
+
+    Raises:
+        ConfigurationError: listing every argument that can't be right.
+
+    Example:
+        >>> @bulkhead("mail", max_in_flight=4, wait=0.5)
+        ... def send(text: str) -> None: ...
+    """
+    values = BulkheadPolicy.check(
+        {
+            "name": name,
+            "max_in_flight": max_in_flight,
+            "max_waiting": max_waiting,
+            "wait": wait,
+            "on_reject": on_reject,
+            "fallback": fallback,
+            "registry": registry,
+        }
+    )
+    made = Bulkhead(**values)
+    if name is not None and made.config is not None:
+        (registry or current_registry()).bulkhead(name, made.config)
+    return made
+
+
+# ---------------------------------------------------------------------------------------------- together
+class PolicySet:
+    """Several policies as one reusable value; made by `compose(...)`."""
+
+    __slots__ = ("_calls", "policies")
+
+    def __init__(self, policies: tuple[Policy, ...]) -> None:
+        self.policies = policies
+        self._calls: dict[tuple[object, ...], Any] = {}
+
+    def __call__(self, fn: F, /) -> F:
+        """Put all policies on a function."""
+        return decorate(fn, *self.policies)  # type: ignore[no-any-return]  # the wrapper looks like the function
+
+    def call(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call a function once under the policies, without decorating it."""
+        return self._caller(fn)(fn, *args, **kwargs)  # type: ignore[no-any-return]  # what fn returns
+
+    async def acall(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call and await an async function once under the policies, without decorating it."""
+        return await self._caller(fn)(fn, *args, **kwargs)  # type: ignore[no-any-return]  # what fn returns
+
+    def _caller(self, fn: Any) -> Any:
+        """One assembled caller for all functions of a sort, so that all calls share a bulkhead without a name."""
+        sort = (is_async(fn), is_idempotent(fn), is_uninterruptible(fn), worker_limit(fn))
+        found = self._calls.get(sort)
+        if found is None:
+            found = self._calls[sort] = caller(self.policies, fn)
+        return found
+
+    def __repr__(self) -> str:
+        return f"compose({', '.join(map(repr, self.policies))})"
+
+
+def compose(*policies: Policy) -> PolicySet:
+    """One reusable set of policies, in any order: a decorator, with `.call` and `.acall` for single calls.
+
+    Raises:
+        ConfigurationError: no policy, two of a kind, or something that is none.
+
+    Example:
+        >>> careful = compose(retry(2, idempotent=True), breaker("mail", BreakerConfig()))
+        >>> careful.call(len, "abc")
+        3
+    """
+    wrong = [policy for policy in policies if not isinstance(policy, Policy)]
+    if wrong or not policies:
+        raise ConfigurationError(
+            f"policies must be breaker(...), retry(...), timeout(...) or bulkhead(...), got {shown(wrong or policies)}"
+        )
+    one_of_each(policies)
+    return PolicySet(policies)
+
+
+def remaining() -> float | None:
+    """Seconds left of the nearest deadline around the caller, clipped to the outer ones; None without one.
+
+    Below 0 where it has run out already.
+    """
+    return remaining_at(current_registry().clock.monotonic())

@@ -1,0 +1,122 @@
+"""What a decorated function is made of, in the order in which it applies."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from resilience._core.order import Layer
+from resilience._core.record import Record
+from resilience.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from resilience._policies.bulkhead import SharedBulkhead
+    from resilience._policies.circuit_breaker import CircuitBreaker
+
+ATTRIBUTE = "resilience"
+
+
+class DescribedLayer(Record):
+    """One applied layer: its place in the order, and its settings as text."""
+
+    layer: Layer
+    settings: str
+
+    def __str__(self) -> str:
+        return f"{self.layer.value}({self.settings})"
+
+
+class Description:
+    """The policies of one decorated function. Frozen; `str()` is stable, one layer a line, outermost first.
+
+    Attributes:
+        name: `module:qualname` of the function.
+        layers: the applied layers, outermost first.
+        breaker: the shared breaker, None without one.
+        bulkhead: the shared bulkhead, None without one.
+    """
+
+    __slots__ = ("_breaker", "_bulkhead", "_wrapper", "fn", "layers", "name", "own_bulkhead", "policies")
+
+    def __init__(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        policies: tuple[Any, ...],
+        layers: tuple[DescribedLayer, ...],
+        breaker: Callable[[], CircuitBreaker] | None,
+        bulkhead: Callable[[], SharedBulkhead] | None,
+        own_bulkhead: SharedBulkhead | None,
+    ) -> None:
+        put = object.__setattr__
+        put(self, "name", name)
+        put(self, "fn", fn)
+        put(self, "policies", policies)
+        put(self, "layers", layers)
+        put(self, "_breaker", breaker)
+        put(self, "_bulkhead", bulkhead)
+        put(self, "own_bulkhead", own_bulkhead)
+        put(self, "_wrapper", None)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"Description.{name} is read-only")
+
+    @property
+    def breaker(self) -> CircuitBreaker | None:
+        """The shared breaker; a reference without settings registers the defaults now if nobody has yet."""
+        return None if self._breaker is None else self._breaker()
+
+    @property
+    def bulkhead(self) -> SharedBulkhead | None:
+        """The shared bulkhead."""
+        return None if self._bulkhead is None else self._bulkhead()
+
+    def attach(self, wrapper: Any) -> None:
+        """Say which very object this describes, and put the description on it."""
+        object.__setattr__(self, "_wrapper", weakref.ref(wrapper))
+
+    def stands_for(self, target: Any) -> None:
+        """Say which callable was decorated, where the wrapper calls it through a function of our own."""
+        object.__setattr__(self, "fn", target)
+
+    def describes(self, candidate: object) -> bool:
+        """Whether this describes `candidate` itself, and not something that copied its attributes."""
+        return self._wrapper is not None and self._wrapper() is candidate
+
+    def __str__(self) -> str:
+        return "\n".join([self.name, *(f"  {layer.layer.value:<9} {layer.settings}" for layer in self.layers)])
+
+    def __repr__(self) -> str:
+        return f"<Description {self.name}: {', '.join(str(layer) for layer in self.layers)}>"
+
+
+def is_ours(candidate: object) -> bool:
+    """Whether `candidate` is a wrapper of ours: `functools.wraps` copies our attributes onto others."""
+    return own_description(candidate) is not None
+
+
+def own_description(candidate: object) -> Description | None:
+    """The description of a wrapper of ours, None for anything else."""
+    found = getattr(candidate, ATTRIBUTE, None)
+    return found if isinstance(found, Description) and found.describes(candidate) else None
+
+
+def describe(fn: object) -> Description:
+    """Tell which policies a decorated function has, in the order in which they apply, with all settings.
+
+    Also `fn.resilience`. Bound methods, class methods and static methods are described by their function.
+
+    Raises:
+        ConfigurationError: the function carries none of our policies.
+
+    Example:
+        >>> print(describe(retry(2, idempotent=True)(print)))  # doctest: +ELLIPSIS
+        builtins:print
+        ...
+    """
+    found = own_description(fn) or own_description(getattr(fn, "__func__", None))
+    if found is None:
+        raise ConfigurationError(f"fn must be a function decorated with a policy, got {type(fn).__name__}")
+    return found

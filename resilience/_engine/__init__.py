@@ -1,0 +1,1 @@
+"""The engine: worlds that perform plans, and the compiled straight path for calls in good health."""

@@ -1,0 +1,42 @@
+"""A plan: the layers of one call site, linked from the outermost to the attempt itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from resilience._core.order import POSITION, Layer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from resilience._core.outcome import Outcome
+    from resilience._site import Call, Inner
+
+    Around = Callable[[Call, Inner], Any]
+
+
+def in_order(layers: Iterable[tuple[Layer, Around]]) -> list[tuple[Layer, Around]]:
+    """Layers sorted by the fixed order; two of one layer keep the order they came in."""
+    return sorted(layers, key=lambda pair: POSITION[pair[0]])
+
+
+def link(layers: Sequence[tuple[Layer, Around]], *, inward_from: Layer | None = None) -> Inner:
+    """One coroutine function for the whole plan, or for its part from a layer inwards."""
+    step: Inner = attempt
+    for layer, around in reversed(layers):
+        if inward_from is None or POSITION[layer] >= POSITION[inward_from]:
+            step = _around(around, step)
+    return step
+
+
+async def attempt(call: Call) -> Outcome:
+    """The innermost step: the function itself, once."""
+    call.attempts += 1
+    return await call.world.attempt(call)
+
+
+def _around(around: Around, inner: Inner) -> Inner:
+    def step(call: Call) -> Any:
+        return around(call, inner)
+
+    return step

@@ -1,0 +1,326 @@
+"""The straight path: one generated wrapper for a plain function in good health.
+
+A plan is a few microseconds of machinery around nothing as long as the circuit is
+closed, a slot is free and the function succeeds. So each decorated function gets one
+wrapper with its own exact signature that does just this: one look at the door, slot,
+timer, call, count. Whatever else happens is handed to the plan.
+
+What is generated from: the parameter names of the function's code object, if each is
+a plain ASCII identifier, and the set of policies. Free text (names, docstrings) never
+enters the source; a signature that can't be read or could clash becomes
+`*args, **kwargs`. No local holds an exception at the moment one is raised, or the
+exception, its traceback and the frame would keep the arguments alive in a ring.
+"""
+
+from __future__ import annotations
+
+import linecache
+from keyword import iskeyword
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PREFIX = "_r_"
+
+_VARARGS, _VARKEYWORDS = 0x04, 0x08
+_CACHE_SIZE = 4096
+
+
+class Shape(NamedTuple):
+    """What a straight path is made of."""
+
+    is_async: bool
+    breaker: bool
+    windowed: bool
+    bulkhead: bool
+    budget: bool
+    retry: bool
+    fail_fast: bool
+    """An open circuit raises at this call site; otherwise the plan decides."""
+
+
+class Signature(NamedTuple):
+    """Source texts of a parameter list, of the same arguments passed on, and of both as a tuple and a dict."""
+
+    parameters: str
+    passed: str
+    positional: str
+    keywords: str
+
+
+GENERIC = Signature("*args, **kwargs", "*args, **kwargs", "args", "kwargs")
+
+
+# ---------------------------------------------------------------------------------------------- the signature
+def signature_of(fn: object) -> Signature:
+    """The exact parameter list of a plain function, or the generic one.
+
+    Read from the code object: `inspect.signature` would follow `__wrapped__` to a
+    function with another list.
+    """
+    code = getattr(fn, "__code__", None)
+    if type(fn) is not FunctionType or not isinstance(code, CodeType):
+        return GENERIC
+    names = code.co_varnames
+    positional = names[: code.co_argcount]
+    keyword_only = names[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    at = code.co_argcount + code.co_kwonlyargcount
+    varargs = varkeywords = ""
+    if code.co_flags & _VARARGS:
+        varargs, at = names[at], at + 1
+    if code.co_flags & _VARKEYWORDS:
+        varkeywords = names[at]
+    every = [*positional, *keyword_only, *filter(None, (varargs, varkeywords))]
+    if len(set(every)) != len(every) or not all(map(_is_harmless, every)):
+        return GENERIC
+    parameters = list(positional)
+    if code.co_posonlyargcount:
+        parameters.insert(code.co_posonlyargcount, "/")
+    if varargs:
+        parameters.append("*" + varargs)
+    elif keyword_only:
+        parameters.append("*")
+    parameters += keyword_only
+    star = ["*" + varargs] if varargs else []
+    stars = ["**" + varkeywords] if varkeywords else []
+    return Signature(
+        ", ".join([*parameters, *stars]),
+        ", ".join([*positional, *star, *(f"{name}={name}" for name in keyword_only), *stars]),
+        "(" + "".join(f"{part}, " for part in [*positional, *star]) + ")",
+        "{" + ", ".join([*(f"'{name}': {name}" for name in keyword_only), *stars]) + "}",
+    )
+
+
+def _is_harmless(name: str) -> bool:
+    """Whether a parameter's name may stand in source: anything else could be text made to be code."""
+    return (
+        isinstance(name, str)
+        and name.isascii()
+        and name.isidentifier()
+        and not iskeyword(name)
+        and not name.startswith(PREFIX)
+        and name != "__debug__"
+    )
+
+
+# ---------------------------------------------------------------------------------------------- the source
+def source_of(shape: Shape, sig: Signature) -> str:
+    """The source of a factory whose parameters become the wrapper's closure.
+
+    In the templates `@` stands for our prefix, so that no name of ours meets a parameter's.
+    """
+    lines = _Lines()
+    define, wait = ("async def", "await ") if shape.is_async else ("def", "")
+    slow = f"return {wait}@slow({sig.passed})"
+    lines.add(f"def make({', '.join('@' + name for name in NAMES)}):")
+    lines.deeper()
+    lines.add(f"{define} wrapper({sig.parameters}):")
+    lines.deeper()
+    _door(lines, shape, slow)
+    _enter(lines, shape, slow)
+    framed = shape.bulkhead or shape.budget
+    if framed:
+        lines.add("try:")
+        lines.deeper()
+    _body(lines, shape, sig, wait)
+    if framed:
+        lines.shallower()
+        _leave(lines, shape)
+    lines.shallower()
+    lines.add("return wrapper")
+    return lines.text()
+
+
+def _door(lines: _Lines, shape: Shape, slow: str) -> None:
+    """One read tells both that the circuit is closed and in which episode."""
+    if not shape.breaker:
+        lines.add("@episode = 0")
+        return
+    lines.add("@episode = @circuit.closed_windowed" if shape.windowed else "@episode = @circuit.closed")
+    lines.add("if not @episode:")
+    if shape.fail_fast:
+        lines.add("    @wait = @door()")
+        lines.add("    if @wait is not None: raise @refuse(@wait)")
+    lines.add("    " + slow)
+
+
+def _enter(lines: _Lines, shape: Shape, slow: str) -> None:
+    """Slot and timer; whatever is not at hand is the plan's business."""
+    if shape.budget:
+        lines.add("try: @task = @this_task()")
+        lines.add("except @RuntimeError: @task = None")
+        lines.add("if @task is None: " + slow)
+        lines.add("@bucket = @buckets.bucket")
+        lines.add("if @bucket.loop() is not @task.get_loop(): @bucket = @buckets.switch(@task.get_loop())")
+        lines.add("if @bucket is None or @task in @bucket.entries: " + slow)
+        lines.add("@started = @time.monotonic()")
+        lines.add("@outer = @outer_deadline()")
+        lines.add("if @outer is not None and @past(@outer, @started): " + slow)
+    if shape.bulkhead:
+        # Somebody in line must not be overtaken. The handler is left before the plan begins, or
+        # everything in there would be raised "during the handling of" this IndexError.
+        lines.add("if @queue: " + slow)
+        lines.add("try: @slot = @take()")
+        lines.add("except @IndexError: @slot = None")
+        lines.add("if @slot is None: " + slow)
+    if shape.budget:
+        lines.add("@deadline = @new_deadline(@started + @seconds, @started, @outer, @counts, @scope, @task.cancelling())")
+        lines.add("@token = @set_deadline(@deadline)")
+        lines.add("@bucket.entries[@task] = @deadline")
+        lines.add("if not @bucket.armed: @bucket.arm(@deadline)")
+    elif shape.is_async and shape.breaker:
+        lines.add("@started = None if @outer_deadline() is None else @time.monotonic()")
+
+
+def _body(lines: _Lines, shape: Shape, sig: Signature, wait: str) -> None:
+    """Call, and what follows from how it ended."""
+    lines.add("try:")
+    lines.add(f"    @result = {wait}@fn({sig.passed})")
+    lines.add("except @Exception as @error:")
+    if not shape.retry:
+        # Settled in place where nothing outside has to be known: a bare raise adds no frame.
+        lines.add("    if @settled(@episode, @error): raise")
+    lines.add("    @failed = @error")
+    if shape.is_async and shape.breaker:
+        lines.add("except @CancelledError as @error:")
+        lines.add("    @interrupted(@episode, @error, @started)")
+        lines.add("    raise")
+    lines.add("else:")
+    lines.deeper()
+    if not shape.is_async:
+        lines.add(f"if @awaitable[@type(@result)]: return @adopt(@result, {sig.positional}, {sig.keywords})")
+    if shape.breaker:
+        edge = " or @time.monotonic() >= @circuit.edge" if shape.windowed else ""
+        lines.add(f"if @circuit.clean != @episode{edge}: @succeeded(@episode)")
+        lines.add("else: @count()")
+    lines.add("return @result")
+    lines.shallower()
+    lines.add("try:")
+    lines.add(f"    return {wait}@recover(@episode, @failed, {sig.positional}, {sig.keywords})")
+    lines.add("finally:")
+    lines.add("    del @failed")
+
+
+def _leave(lines: _Lines, shape: Shape) -> None:
+    """The way out of slot and timer."""
+    if shape.budget:
+        lines.add("except @CancelledError as @error:")
+        lines.add("    @deadline.active = False")
+        lines.add("    if @bucket.entries.pop(@task, None) is None and @is_ours(@deadline, @task):")
+        lines.add("        raise @timed_out(@deadline) from @error")
+        lines.add("    raise")
+    lines.add("finally:")
+    if shape.budget:
+        lines.add("    @reset_deadline(@token)")
+        lines.add("    if @deadline.active:")
+        lines.add("        @deadline.active = False")
+        # Gone from the table: it fired, and its cancel is to be taken back on this way out too.
+        lines.add("        if @bucket.entries.pop(@task, None) is None: @is_ours(@deadline, @task)")
+    if shape.bulkhead:
+        lines.add("    @give(@slot)")
+        lines.add("    if @queue: @hand_over()")
+
+
+NAMES = (
+    "CancelledError",
+    "Exception",
+    "IndexError",
+    "RuntimeError",
+    "adopt",
+    "awaitable",
+    "buckets",
+    "circuit",
+    "count",
+    "counts",
+    "door",
+    "fn",
+    "give",
+    "hand_over",
+    "interrupted",
+    "is_ours",
+    "new_deadline",
+    "outer_deadline",
+    "past",
+    "queue",
+    "recover",
+    "refuse",
+    "reset_deadline",
+    "scope",
+    "seconds",
+    "set_deadline",
+    "settled",
+    "slow",
+    "succeeded",
+    "take",
+    "this_task",
+    "time",
+    "timed_out",
+    "type",
+)
+"""What a wrapper's closure may hold; each stands in the source with the prefix."""
+
+
+class _Lines:
+    """Source lines with an indentation."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._depth = 0
+
+    def add(self, line: str) -> None:
+        self._lines.append("    " * self._depth + line.replace("@", PREFIX))
+
+    def deeper(self) -> None:
+        self._depth += 1
+
+    def shallower(self) -> None:
+        self._depth -= 1
+
+    def text(self) -> str:
+        return "\n".join(self._lines) + "\n"
+
+
+# ---------------------------------------------------------------------------------------------- the wrapper
+_factories: dict[tuple[Shape, Signature], Callable[..., FunctionType]] = {}
+
+
+def compile_wrapper(fn: Callable[..., Any], shape: Shape, closure: dict[str, Any]) -> FunctionType:
+    """A wrapper of `shape` around `fn` that looks like it; `closure` holds what the source names.
+
+    Source and code are shared by all functions of one parameter list and shape; the
+    source is registered so that tracebacks and debuggers show it.
+    """
+    sig = signature_of(fn)
+    make = _factories.get((shape, sig))
+    if make is None:
+        if len(_factories) >= _CACHE_SIZE:
+            _factories.clear()
+        make = _factories[shape, sig] = _compile(shape, sig)
+    wrapper = make(**{PREFIX + name: closure.get(name) for name in NAMES})
+    if type(fn) is FunctionType:
+        # The names are set on the code object afterwards: free text is never compiled.
+        wrapper.__code__ = wrapper.__code__.replace(co_name=fn.__name__, co_qualname=fn.__qualname__)
+        if sig is not GENERIC:
+            wrapper.__defaults__ = fn.__defaults__
+            wrapper.__kwdefaults__ = fn.__kwdefaults__
+    return wrapper
+
+
+def rebind(wrapper: FunctionType, closure: dict[str, Any]) -> None:
+    """Put other objects into a wrapper's closure: a reference has found its breaker or bulkhead."""
+    assert wrapper.__closure__ is not None
+    for name, cell in zip(wrapper.__code__.co_freevars, wrapper.__closure__, strict=True):
+        if name.removeprefix(PREFIX) in closure:
+            cell.cell_contents = closure[name.removeprefix(PREFIX)]
+
+
+def _compile(shape: Shape, sig: Signature) -> Callable[..., FunctionType]:
+    source = source_of(shape, sig)
+    options = "+".join(name for name, on in zip(Shape._fields, shape, strict=True) if on) or "bare"
+    filename = f"<resilience {options} ({sig.parameters})>"
+    namespace: dict[str, Any] = {"__name__": __name__}
+    exec(compile(source, filename, "exec"), namespace)
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    return namespace["make"]  # type: ignore[no-any-return]  # what the source defines

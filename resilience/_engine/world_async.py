@@ -1,0 +1,131 @@
+"""The world of asyncio: what a plan awaits is really awaited."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from resilience._context import DEADLINE
+from resilience._core.outcome import Outcome
+from resilience._engine.timers import Expiry, this_task
+from resilience._engine.world_sync import arguments, exceeded, past
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from resilience._core.deadline import Deadline
+    from resilience._core.slots import Ticket
+    from resilience._site import Call, Inner, Site
+
+
+class AsyncWorld:
+    """Awaits the function in the caller's own task."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def attempt(self, call: Call) -> Outcome:
+        try:
+            return Outcome(await self._site.fn(*call.args, **arguments(self._site, call)))
+        except Exception as error:
+            return Outcome(error=error)
+
+    async def sleep(self, seconds: float) -> None:
+        this_task()
+        await self._site.services.clock.asleep(seconds)
+
+    async def wait(self, ticket: Ticket, seconds: float, ready: Callable[[], object]) -> None:
+        clock = self._site.services.clock
+        loop = this_task().get_loop()
+        granted: asyncio.Future[None] = loop.create_future()
+
+        def wake() -> bool:
+            try:
+                loop.call_soon_threadsafe(done)
+            except RuntimeError:
+                return False  # the loop is closed
+            return True
+
+        def done() -> None:
+            if not granted.done():
+                granted.set_result(None)
+
+        ticket.wake = wake
+        ready()
+        handle = clock.call_at(loop, clock.monotonic() + seconds, done)
+        try:
+            await granted
+        finally:
+            handle.cancel()
+
+    async def bounded(self, deadline: Deadline, call: Call, inner: Inner) -> Outcome:
+        clock = self._site.services.clock
+        expired = past(deadline, clock.monotonic())
+        if expired is not None:
+            return expired
+        expiry = Expiry(deadline, clock)
+        cut: BaseException | None = None
+        try:
+            outcome = await inner(call)
+        except asyncio.CancelledError as error:
+            if not expiry.leave():
+                raise
+            cut = error
+        except BaseException:
+            expiry.leave()
+            raise
+        else:
+            expiry.leave()
+            return outcome
+        try:
+            return exceeded(deadline, cut)
+        finally:
+            del cut
+
+    async def invoke(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
+        try:
+            value = function(*args, **kwargs)
+            return Outcome(await value if hasattr(type(value), "__await__") else value)
+        except Exception as error:
+            return Outcome(error=error)
+
+
+class UninterruptibleWorld(AsyncWorld):
+    """Runs each attempt in a task of its own and waits for its end, whatever is cancelled meanwhile."""
+
+    async def attempt(self, call: Call) -> Outcome:
+        # An outer deadline only decides whether it starts.
+        outer = DEADLINE.get()
+        expired = None if outer is None else past(outer, self._site.services.clock.monotonic())
+        if expired is not None:
+            return expired
+        task = this_task().get_loop().create_task(super().attempt(call))
+        while not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError as error:
+                # Raised when the breaker has judged what really became of the attempt.
+                call.cancelled = error
+        return task.result()
+
+
+class AdoptingWorld(AsyncWorld):
+    """Awaits first what a plain function has returned already, and calls the function anew for later attempts."""
+
+    def __init__(self, site: Site, awaitable: Any) -> None:
+        super().__init__(site)
+        self._adopted = [awaitable]
+
+    async def attempt(self, call: Call) -> Outcome:
+        try:
+            awaitable = self._adopted.pop() if self._adopted else self._site.fn(*call.args, **call.kwargs)
+            return Outcome(await awaitable)
+        except Exception as error:
+            return Outcome(error=error)
+
+    def close(self) -> None:
+        """Close a coroutine that was refused before it could begin."""
+        while self._adopted:
+            close = getattr(self._adopted.pop(), "close", None)
+            if close is not None:
+                close()

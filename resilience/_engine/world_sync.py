@@ -1,0 +1,144 @@
+"""The world of threads: it never suspends, so one `send(None)` runs a plan from end to end."""
+
+from __future__ import annotations
+
+import threading
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any
+
+from resilience._context import DEADLINE
+from resilience._core import deadline as deadlines
+from resilience._core.outcome import Outcome
+from resilience._engine.awaitables import AWAITABLE
+from resilience._engine.workers import Work, WorkerPool, signal, wait_for_lock
+from resilience.errors import BulkheadFullError, TimeoutExceeded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from resilience._core.deadline import Deadline
+    from resilience._core.slots import Ticket
+    from resilience._site import Call, Inner, Site
+
+
+def run(steps: Coroutine[Any, Any, Outcome]) -> Outcome:
+    """Drive a plan in a world that never suspends."""
+    try:
+        steps.send(None)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]  # a plan returns its outcome
+    steps.close()
+    raise RuntimeError("a plan for threads tried to suspend: a policy awaits something that is no part of its world")
+
+
+class SyncWorld:
+    """Runs the function on the calling thread."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def attempt(self, call: Call) -> Outcome:
+        outcome = perform(self._site.fn, call.args, arguments(self._site, call))
+        if outcome.error is None and AWAITABLE[type(outcome.value)]:
+            # Nothing is known until it is awaited: for now, no layer is to judge it.
+            outcome.refused_by = AWAITABLE
+        return outcome
+
+    async def sleep(self, seconds: float) -> None:
+        self._site.services.clock.sleep(seconds)
+
+    async def wait(self, ticket: Ticket, seconds: float, ready: Callable[[], object]) -> None:
+        granted = threading.Lock()
+        granted.acquire()
+        ticket.wake = lambda: signal(granted) is None
+        ready()
+        wait_for_lock(granted, seconds, self._site.services.clock)
+
+    async def bounded(self, deadline: Deadline, call: Call, inner: Inner) -> Outcome:
+        expired = past(deadline, self._site.services.clock.monotonic())
+        if expired is not None:
+            return expired
+        token = DEADLINE.set(deadline)
+        try:
+            return await inner(call)
+        finally:
+            deadline.active = False
+            DEADLINE.reset(token)
+
+    async def invoke(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
+        return perform(function, args, kwargs)
+
+
+class WorkerWorld(SyncWorld):
+    """Runs each attempt on a worker thread, and gives up waiting for it at the deadline."""
+
+    def __init__(self, site: Site, pool: WorkerPool) -> None:
+        super().__init__(site)
+        self._pool = pool
+
+    async def attempt(self, call: Call) -> Outcome:
+        if call.slot is None and call.bulkhead is not None:
+            # An abandoned attempt of this call keeps its slot; this one needs its own.
+            call.slot = call.bulkhead.take()
+            if call.slot is None:
+                return Outcome.refusal(BulkheadFullError(call.bulkhead.name), self)
+        clock = self._site.services.clock
+        work = Work(copy_context(), self._site.fn, call.args, arguments(self._site, call))
+        if not self._pool.submit(work):
+            return Outcome.refusal(BulkheadFullError(self._pool.name), self)
+        finished = False
+        try:
+            deadline = deadlines.nearest(DEADLINE.get())
+            finished = work.wait(None if deadline is None else deadline.expires - clock.monotonic(), clock)
+        finally:
+            if not finished:
+                self._abandon(call, work)
+        if finished:
+            return work.take()
+        assert deadline is not None, "without a deadline a worker is waited for"
+        return exceeded(deadline)
+
+    def _abandon(self, call: Call, work: Work) -> None:
+        """Leave an attempt to itself; the call's slot stays with it until it ends."""
+        bulkhead, slot = call.bulkhead, call.slot
+        if bulkhead is None or slot is None:
+            work.abandon(self._pool, None)
+        else:
+            call.slot = None
+            work.abandon(self._pool, lambda: bulkhead.give(slot))
+
+
+def perform(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
+    """Call once; an exception is an outcome, anything beyond `Exception` passes through."""
+    try:
+        return Outcome(function(*args, **kwargs))
+    except Exception as error:
+        return Outcome(error=error)
+
+
+def arguments(site: Site, call: Call) -> dict[str, Any]:
+    """The keyword arguments of an attempt, with the seconds left where the function asks for them."""
+    name = site.pass_as
+    if name is None:
+        return call.kwargs
+    left = site.left(call)
+    given = call.kwargs.get(name)
+    if left is not None and isinstance(given, (int, float)) and not isinstance(given, bool):
+        left = min(left, given)
+    return {**call.kwargs, name: given if left is None else max(0.0, left)}
+
+
+def past(deadline: Deadline, now: float) -> Outcome | None:
+    """The outcome of a call whose nearest deadline has run out before it began, else None."""
+    first = deadlines.nearest(deadline)
+    return None if first is None or first.expires > now else exceeded(first)
+
+
+def exceeded(deadline: Deadline, cause: BaseException | None = None) -> Outcome:
+    """The outcome of an expired deadline."""
+    error = TimeoutExceeded(deadline.scope, deadline.seconds)
+    error.__cause__ = cause
+    outcome = Outcome(error=error)
+    outcome.expired = deadline
+    return outcome
+

@@ -1,0 +1,134 @@
+"""The hub: takes events inside locks, hands them to listeners outside, in one order.
+
+`put` only appends, so it may be called under any lock. `deliver` is called after
+unlocking; one thread at a time delivers and numbers, whoever comes meanwhile leaves
+its events to that thread. A listener that calls a breaker only adds to the outbox.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter as Tally
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from resilience._core import events as ev
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from resilience._clock import Clock
+
+    Sink = Callable[[ev.Event], object]
+
+
+class Hub:
+    """Outbox, listeners and counts of one registry."""
+
+    def __init__(self, clock: Callable[[], Clock]) -> None:
+        self._clock = clock
+        self._outbox: deque[ev.Event] = deque()
+        self._delivering = threading.Lock()
+        self._subscriptions: tuple[tuple[Sink, frozenset[type[ev.Event]] | None], ...] = ()
+        self._sequence = 0
+        self._wanted: frozenset[type[ev.Event]] = frozenset()
+        self.counts: Tally[str] = Tally()
+        """Rare things worth a figure: config conflicts, sink failures, unclassified exceptions by type."""
+
+    # ------------------------------------------------------------------------------------------------ listening
+    def subscribe(self, sink: Sink, only: tuple[type[ev.Event], ...] | None = None) -> Callable[[], None]:
+        """Call `sink(event)` for every event (or those of the types `only`); returns the way to stop it."""
+        entry = (sink, None if only is None else frozenset(only))
+        self._set((*self._subscriptions, entry))
+
+        def unsubscribe() -> None:
+            self._set(tuple(kept for kept in self._subscriptions if kept is not entry))
+
+        return unsubscribe
+
+    def _set(self, subscriptions: tuple[tuple[Sink, frozenset[type[ev.Event]] | None], ...]) -> None:
+        self._subscriptions = subscriptions
+        self._wanted = frozenset(kind for _, only in subscriptions for kind in (ev.OPTIONAL if only is None else only))
+
+    def wants(self, kind: type[ev.Event]) -> bool:
+        """Whether a listener asked for this type: one that nobody asked for is not even built."""
+        return kind in self._wanted
+
+    # ------------------------------------------------------------------------------------------------ sending
+    def put(self, event: ev.Event) -> None:
+        """Leave an event for delivery. Safe under any lock: it appends, and runs nobody's code."""
+        clock = self._clock()
+        event.__dict__["at"] = clock.monotonic()
+        event.__dict__["time_ns"] = clock.time_ns()
+        self._outbox.append(event)
+
+    def deliver(self) -> None:
+        """Hand out what is waiting, unless another thread is at it (which then does it for us)."""
+        while self._outbox and self._delivering.acquire(blocking=False):
+            try:
+                self._drain()
+            finally:
+                self._delivering.release()
+            # Looked at again after unlocking: somebody may have come and left in between.
+
+    def publish(self, event: ev.Event) -> None:
+        """Put and deliver, for events that belong to no lock."""
+        self.put(event)
+        self.deliver()
+
+    def _drain(self) -> None:
+        while True:
+            try:
+                event = self._outbox.popleft()
+            except IndexError:
+                return
+            self._sequence += 1
+            event.numbered(self._sequence)
+            _log(event)
+            for sink, only in self._subscriptions:
+                if only is None or type(event) in only:
+                    try:
+                        sink(event)
+                    except Exception as error:
+                        self._note_failure(sink, error)
+
+    def _note_failure(self, sink: Any, error: Exception) -> None:
+        name = str(getattr(sink, "__qualname__", type(sink).__qualname__))
+        key = f"sink_failed:{name}"
+        self.counts[key] += 1
+        if self.counts[key] == 1:
+            logger().warning("event listener %s failed with %s; it goes on being called, further failures are only counted", name, type(error).__name__)
+            # Not for the failed listener alone: others may count failures. The outbox is being drained right now.
+            self.put(ev.SinkFailed(name=name, sink=name, error=type(error).__name__))
+
+    def renew_lock(self) -> None:
+        """In a forked child: a thread that does not exist here may have held the lock."""
+        self._delivering = threading.Lock()
+
+
+def logger() -> Any:
+    """The library's logger; logging is imported when there is something to say."""
+    import logging
+
+    return logging.getLogger("resilience")
+
+
+def _log(event: ev.Event) -> None:
+    if isinstance(event, ev.StateChanged):
+        _log_state(event)
+    elif isinstance(event, ev.ConfigConflict):
+        logger().warning(
+            "breaker or bulkhead %r is registered already; the new settings change nothing: %s",
+            event.name,
+            "; ".join(event.differences),
+        )
+    elif isinstance(event, (ev.ProbeStarted, ev.ProbeSucceeded, ev.ProbeFailed, ev.ProbeReleased, ev.Rejected)):
+        logger().debug("%s %s", event.name, type(event).__name__)
+
+
+def _log_state(event: ev.StateChanged) -> None:
+    opened = event.after.value == "open"
+    say = logger().warning if opened else logger().info
+    stay = "" if event.retry_after is None else f" for {event.retry_after:.3g} s"
+    by = f" by {event.actor}" if event.actor else ""
+    say("circuit %r is %s%s (%s%s)", event.name, event.after.value, stay, event.cause, by)

@@ -1,0 +1,1 @@
+"""The policies: frozen settings, the shared machine behind its lock, and the plan of each layer."""

@@ -1,0 +1,188 @@
+"""The breaker's layers at one call site: the door, the permit around each attempt, the report of a whole call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from resilience._context import DEADLINE, PROBING
+from resilience._core.circuit import FOREVER, Permit
+from resilience._core.deadline import is_evidence
+from resilience._core.order import Layer
+from resilience._core.outcome import Outcome
+from resilience._policies.verdicts import HUNG, counts_first, end_of, interrupted_verdict
+from resilience._words import OnOpen, ProbeEnd, TimeoutScope, Verdict
+from resilience.errors import CircuitOpenError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextvars import Token
+
+    from resilience._core.faults import Fault
+    from resilience._policies.circuit_breaker import CircuitBreaker
+    from resilience._site import Call, Inner, Site
+
+
+class BreakerLayers:
+    """One call site's view of a shared breaker.
+
+    `find` gives the breaker: it is asked once, at the first call, because a reference
+    without settings must not register a name that somebody else is about to configure.
+    """
+
+    def __init__(
+        self,
+        find: Callable[[], CircuitBreaker],
+        site: Site,
+        *,
+        on_open: OnOpen,
+        fallback: Any,
+        unless: Callable[..., object] | None,
+        per_call: bool,
+    ) -> None:
+        self._find = find
+        self._found: CircuitBreaker | None = None
+        self._site = site
+        self._on_open = on_open
+        self._fallback = fallback
+        self._unless = unless
+        self._per_call = per_call
+
+    @property
+    def breaker(self) -> CircuitBreaker:
+        """The shared breaker."""
+        if self._found is None:
+            self._found = self._find()
+        return self._found
+
+    def layers(self) -> list[tuple[Layer, Callable[[Call, Inner], Any]]]:
+        """What this policy adds to a plan."""
+        found: list[tuple[Layer, Callable[[Call, Inner], Any]]] = [
+            (Layer.FALLBACK, self.door),
+            (Layer.BREAKER, self.around_attempt),
+        ]
+        if self._per_call:
+            found.append((Layer.REPORT, self.report))
+        return found
+
+    # ------------------------------------------------------------------------------------------------ the door
+    async def door(self, call: Call, inner: Inner) -> Outcome:
+        """Answer at once what can't be admitted anyway: no slot, no line, no timer is spent on it."""
+        if self._unless is not None:
+            asked = await call.world.invoke(self._unless, call.args, call.kwargs)
+            if asked.error is not None:
+                return asked
+            call.exempt = bool(asked.value)
+        wait = None if call.exempt else self.refusal()
+        outcome = await inner(call) if wait is None else self._refuse(wait)
+        if outcome.refused_by is self and self._on_open is OnOpen.BYPASS:
+            outcome.discard()
+            self.breaker.note_bypass(self._site.label)
+            return await call.world.invoke(constant_or_call(self._fallback), call.args, call.kwargs)
+        return outcome
+
+    def refusal(self) -> float | None:
+        """Seconds for which a call would be refused now, None if it would not. Pure."""
+        return None if self.breaker in PROBING.get() else self.breaker.refusal()
+
+    def refuses_after(self, wait: float) -> float | None:
+        """Seconds for which an attempt is refused, where that is longer than a wait; else None."""
+        refused = self.refusal()
+        return refused if refused is not None and refused > wait else None
+
+    # ------------------------------------------------------------------------------------------------ one attempt
+    async def around_attempt(self, call: Call, inner: Inner) -> Outcome:
+        """Ask for a permit, make the attempt, report it."""
+        if call.exempt:
+            return await inner(call)
+        breaker = self.breaker
+        answer = breaker.acquire(self._lease())
+        if not isinstance(answer, Permit):
+            return self._refuse(answer)
+        call.probed = answer.probe
+        if self._per_call:
+            return await self._keep(call, answer, inner)
+        token = PROBING.set((*PROBING.get(), breaker)) if answer.probe else None
+        started = breaker.now() if DEADLINE.get() is not None else None
+        try:
+            outcome = await inner(call)
+        except BaseException as error:
+            self._settle_interrupted(answer, error, started)
+            raise
+        finally:
+            _forget_probe(token)
+        self._settle(call, answer, outcome, started)
+        return outcome
+
+    def _settle(self, call: Call, permit: Permit, outcome: Outcome, started: float | None) -> None:
+        fault = call.site.judge(call, outcome)
+        self.breaker.settle(permit, self._verdict_once(outcome, fault, started), fault, ProbeEnd.NEUTRAL)
+
+    def _settle_interrupted(self, permit: Permit, error: BaseException, started: float | None) -> None:
+        breaker = self.breaker
+        verdict, fault = interrupted_verdict(breaker, error, breaker.now(), started, self._site.per_attempt)
+        breaker.settle(permit, verdict, fault, end_of(error))
+
+    def _verdict_once(self, outcome: Outcome, fault: Fault | None, started: float | None) -> Verdict:
+        if outcome.refused_by is not None:
+            return Verdict.NEUTRAL
+        expired = outcome.expired
+        if expired is not None and expired.scope is TimeoutScope.BUDGET:
+            # A worker gave up waiting at the deadline of the whole call, or of a caller.
+            in_flight = expired.expires - (expired.started if started is None else started)
+            if not is_evidence(expired, in_flight, self._site.per_attempt):
+                return Verdict.NEUTRAL
+        elif expired is not None and not expired.counts:
+            return Verdict.NEUTRAL
+        verdict = self.breaker.verdict(fault)
+        if verdict is Verdict.FAILURE and outcome.error is not None:
+            return verdict if counts_first(outcome.error, self.breaker.serial) else Verdict.NEUTRAL
+        return verdict
+
+    # ------------------------------------------------------------------------------------------------ one verdict per call
+    async def _keep(self, call: Call, permit: Permit, inner: Inner) -> Outcome:
+        """Keep the latest permit for the report of the call, giving the earlier one back."""
+        if call.permit is not None:
+            self.breaker.settle(call.permit, Verdict.NEUTRAL)
+        call.permit = permit
+        token = PROBING.set((*PROBING.get(), self.breaker)) if permit.probe else None
+        try:
+            return await inner(call)
+        finally:
+            _forget_probe(token)
+
+    async def report(self, call: Call, inner: Inner) -> Outcome:
+        """Settle the last permit once, with what became of the whole call."""
+        started = self.breaker.now() if DEADLINE.get() is not None else None
+        try:
+            outcome = await inner(call)
+        except BaseException as error:
+            if call.permit is not None:
+                self._settle_interrupted(call.permit, error, started)
+            raise
+        if call.permit is not None:
+            self._settle(call, call.permit, outcome, started)
+        return outcome
+
+    # ------------------------------------------------------------------------------------------------ small things
+    def _refuse(self, wait: float) -> Outcome:
+        """The refusal as an outcome; a bypassed call is counted as bypassed, not as rejected."""
+        breaker = self.breaker
+        if self._on_open is OnOpen.BYPASS:
+            return Outcome.refusal(CircuitOpenError(breaker.name, None if wait == FOREVER else wait), self)
+        return Outcome.refusal(breaker.refuse(wait), self)
+
+    def _lease(self) -> float:
+        site = self._site
+        return site.per_attempt or site.budget or 0.0
+
+
+def _forget_probe(token: Token[tuple[object, ...]] | None) -> None:
+    if token is not None:
+        PROBING.reset(token)
+
+
+def constant_or_call(fallback: Any) -> Callable[..., Any]:
+    """A fallback as a function of the call's arguments; a value stands for itself."""
+    if callable(fallback):
+        return fallback  # type: ignore[no-any-return]  # callable() is all there is to know
+    return lambda *args, **kwargs: fallback

@@ -1,0 +1,187 @@
+"""The bulkhead: one named cap on calls in flight, over threads and any number of event loops.
+
+`free` and `queue` are the machine's own list and deque: the compiled straight path
+pops and appends them without a lock. Whoever gives a slot back looks at the line
+afterwards and matches; only one thread matches at a time, and who fails to become that
+one leaves the work to it: it looks again after unlocking.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from resilience._core.counter import Counter
+from resilience._core.events import BulkheadRejected, Bypassed
+from resilience._core.order import Layer
+from resilience._core.outcome import Outcome
+from resilience._core.slots import Slots, Ticket
+from resilience._policies.breaker import constant_or_call
+from resilience._words import OnReject
+from resilience.errors import BulkheadFullError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from resilience._site import Call, Inner, Services, Site
+
+
+class SharedBulkhead:
+    """A named bulkhead, shared by every call site that uses its name.
+
+    Attributes:
+        name: its name in the registry.
+        max_in_flight: how many calls may run at one time.
+        max_waiting: how many more may stand in line.
+    """
+
+    def __init__(self, name: str, max_in_flight: int, max_waiting: int, services: Services) -> None:
+        self.name = name
+        self.max_in_flight = max_in_flight
+        self.max_waiting = max_waiting
+        self.slots = Slots(max_in_flight, max_waiting)
+        self.rejected = Counter()
+        self._services = services
+        self._matching = threading.Lock()
+        self._joining = threading.RLock()
+
+    @property
+    def in_flight(self) -> int:
+        """Calls that hold a slot now."""
+        return self.max_in_flight - len(self.slots.free)
+
+    @property
+    def waiting(self) -> int:
+        """Callers in line now."""
+        return len(self.slots.queue)
+
+    def take(self) -> int | None:
+        """A free slot without waiting, or None."""
+        return self.slots.take()
+
+    def give(self, slot: int) -> None:
+        """Give a slot back, and hand it on if somebody is in line."""
+        self.slots.free.append(slot)
+        if self.slots.queue:
+            self.hand_over()
+
+    def join(self, ticket: Ticket) -> bool:
+        """Stand in line; False if the line is full."""
+        with self._joining:
+            return self.slots.join(ticket)
+
+    def hand_over(self) -> None:
+        """Match free slots with waiting tickets, unless another thread is at it."""
+        slots = self.slots
+        while slots.queue and slots.free and self._matching.acquire(blocking=False):
+            try:
+                while (ticket := slots.match()) is not None:
+                    if not ticket.wake():
+                        # Its event loop is gone: nobody will ever use or return this slot.
+                        slots.free.append(_slot_of(ticket))
+            finally:
+                self._matching.release()
+
+    def give_up(self, ticket: Ticket) -> bool:
+        """Settle a ticket whose waiter stops waiting; False if it had been granted, the slot being the waiter's."""
+        gave_up = ticket.win()
+        if gave_up:
+            self.slots.leave(ticket)
+        return gave_up
+
+    def refuse(self, *, waited: bool) -> BulkheadFullError:
+        """Count a refusal and make its exception."""
+        self.rejected.tick()
+        hub = self._services.hub
+        if hub.wants(BulkheadRejected):
+            hub.publish(BulkheadRejected(name=self.name, waited=waited))
+        return BulkheadFullError(self.name)
+
+    def note_bypass(self, site: str) -> None:
+        """Tell listeners of a call that was skipped."""
+        hub = self._services.hub
+        if hub.wants(Bypassed):
+            hub.publish(Bypassed(name=self.name, site=site, by="bulkhead"))
+
+    def after_fork(self) -> None:
+        """In the child: all slots are free, whoever held or awaited one stayed in the parent."""
+        self._matching = threading.Lock()
+        self._joining = threading.RLock()
+        self.slots.refill()
+
+    def __repr__(self) -> str:
+        return f"<Bulkhead {self.name!r} {self.in_flight}/{self.max_in_flight}, {self.waiting} waiting>"
+
+
+class BulkheadLayers:
+    """One call site's use of a shared bulkhead; `find` is asked once, at the first call."""
+
+    def __init__(
+        self, find: Callable[[], SharedBulkhead], site: Site, *, wait: float, on_reject: OnReject, fallback: Any
+    ) -> None:
+        self._find = find
+        self._found: SharedBulkhead | None = None
+        self._site = site
+        self._wait = wait
+        self._on_reject = on_reject
+        self._fallback = fallback
+
+    @property
+    def bulkhead(self) -> SharedBulkhead:
+        """The shared bulkhead."""
+        if self._found is None:
+            self._found = self._find()
+        return self._found
+
+    def layers(self) -> list[tuple[Layer, Callable[[Call, Inner], Any]]]:
+        """What this policy adds to a plan."""
+        found: list[tuple[Layer, Callable[[Call, Inner], Any]]] = [(Layer.BULKHEAD, self.around)]
+        if self._on_reject is OnReject.BYPASS:
+            found.append((Layer.FALLBACK, self.fallback))
+        return found
+
+    async def fallback(self, call: Call, inner: Inner) -> Outcome:
+        """Answer this bulkhead's own refusal with the site's fallback."""
+        outcome = await inner(call)
+        if outcome.refused_by is not self:
+            return outcome
+        outcome.discard()
+        self.bulkhead.note_bypass(self._site.label)
+        return await call.world.invoke(constant_or_call(self._fallback), call.args, call.kwargs)
+
+    async def around(self, call: Call, inner: Inner) -> Outcome:
+        """Hold a slot while everything inside runs."""
+        bulkhead = self.bulkhead
+        slot = bulkhead.take()
+        if slot is None:
+            slot = await self._stand_in_line(call, bulkhead)
+            if slot is None:
+                return Outcome.refusal(bulkhead.refuse(waited=self._wait > 0), self)
+        call.bulkhead, call.slot = bulkhead, slot
+        try:
+            return await inner(call)
+        finally:
+            # None where an attempt that could only be abandoned keeps the slot until it ends.
+            if call.slot is not None:
+                bulkhead.give(call.slot)
+
+    async def _stand_in_line(self, call: Call, bulkhead: SharedBulkhead) -> int | None:
+        left = self._site.left(call)
+        seconds = self._wait if left is None else min(self._wait, left)
+        if seconds <= 0:
+            return None
+        ticket = Ticket()
+        if not bulkhead.join(ticket):
+            return None
+        try:
+            await call.world.wait(ticket, seconds, bulkhead.hand_over)
+        except BaseException:
+            if not bulkhead.give_up(ticket):
+                bulkhead.give(_slot_of(ticket))
+            raise
+        return None if bulkhead.give_up(ticket) else _slot_of(ticket)
+
+
+def _slot_of(ticket: Ticket) -> int:
+    assert ticket.slot is not None, "a granted ticket has its slot"
+    return ticket.slot

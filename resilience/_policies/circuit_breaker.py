@@ -1,0 +1,358 @@
+"""The shared breaker: a circuit behind one lock, with everything a caller or operator may ask of it.
+
+Locking. The lock is re-entrant and comes with a busy flag. A finaliser, a weakref
+callback or a signal handler may run in the middle of a locked section and call a
+guarded function of this very breaker. It then finds `busy` set inside its own lock:
+its report waits in the inbox until the section is done, and its request for a permit
+is refused with nothing to wait for. No user code, no I/O and no other lock is ever
+reached from inside: events only go to the hub's outbox, and are delivered after
+unlocking.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from resilience._context import PROBING
+from resilience._core.checks import Faults
+from resilience._core.circuit import FOREVER, Circuit, Permit
+from resilience._core.counter import Counter
+from resilience._core.events import Bypassed, Rejected
+from resilience._core.faults import Fault, FaultKind, verdict_of
+from resilience._core.report import BreakerStatus, LastFailure
+from resilience._policies.guard import GuardKit
+from resilience._words import CircuitState, OnOpen, ProbeEnd, Verdict
+from resilience.errors import CircuitOpenError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from resilience._core.config import BreakerConfig
+    from resilience._policies.guard import Block
+    from resilience._site import Classify, Services
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
+
+_SERIALS = count(1)
+
+
+class CircuitBreaker:
+    """A named circuit breaker, shared by every call site that uses its name.
+
+    Get one from a registry (`Registry.breaker`, `breaker(name).breaker`), never by
+    hand. Safe from any number of threads and event loops.
+
+    Attributes:
+        name: its name in the registry.
+        config: the settings it was first registered with.
+    """
+
+    def __init__(
+        self, name: str, config: BreakerConfig, services: Services, classify: Classify, home: object = None
+    ) -> None:
+        self.name = name
+        self.config = config
+        self.serial = next(_SERIALS)
+        self.circuit = Circuit(config, name, services.clock.time_ns())
+        self.rejected = Counter()
+        self.bypassed = Counter()
+        self._services = services
+        self._classify = classify
+        self._home = home
+        self._lock = threading.RLock()
+        self._busy = False
+        self._inbox: list[partial[Any]] = []
+        self._ask = self.circuit.acquire
+        self._guards = {on_open: GuardKit(self, classify, on_open) for on_open in OnOpen}
+
+    # ------------------------------------------------------------------------------------------------ reading
+    @property
+    def state(self) -> CircuitState:
+        """Closed, open or half_open. A cooled open circuit that nobody has asked still reads open."""
+        return self.circuit.view.state
+
+    def is_open(self) -> bool:
+        """Whether a call at this moment would be refused. Pure: takes no probe, changes nothing."""
+        if self.circuit.closed or self.circuit.closed_windowed:
+            return False
+        return self.refusal() is not None
+
+    def refusal(self) -> float | None:
+        """Seconds for which a call at this moment would be refused (`FOREVER`: until an operator acts), else None. Pure."""
+        return self.circuit.refusal(self._services.clock.monotonic())
+
+    def now(self) -> float:
+        """Monotonic seconds on the breaker's clock."""
+        return self._services.clock.monotonic()
+
+    def status(self) -> BreakerStatus:
+        """One consistent moment of the breaker, read without its lock."""
+        circuit = self.circuit
+        for _ in range(_STEADY_READS):
+            view = circuit.view
+            status = self._read(circuit)
+            if circuit.view is view and not self._busy:
+                break
+            # Somebody is in the middle of a change: let them finish.
+            time.sleep(0)
+        return status
+
+    def _read(self, circuit: Circuit) -> BreakerStatus:
+        clock = self._services.clock
+        view = circuit.view
+        now = clock.monotonic()
+        successes = circuit.counter.value
+        failures, calls, rate = view.held.figures(now, successes)
+        opening = view.opened_ns is not None and view.open_for is not None and view.state is CircuitState.OPEN
+        return BreakerStatus(
+            name=self.name,
+            state=view.state,
+            mode=view.mode,
+            failure_count=failures,
+            window_calls=calls,
+            failure_rate=rate,
+            opened_at=view.opened_ns,
+            last_state_change=view.changed_ns,
+            next_half_open_at=(view.opened_ns or 0) + round((view.open_for or 0.0) * 1e9) if opening else None,
+            retry_after=_retry_after(view.state, circuit.refusal(now)),
+            rejected_total=self.rejected.value,
+            bypassed_total=self.bypassed.value,
+            successes_total=successes,
+            failures_total=circuit.failures,
+            answered_total=circuit.answered,
+            probes_started=circuit.probes_started,
+            probes_succeeded=circuit.probes_succeeded,
+            probes_failed=circuit.probes_failed,
+            probes_released=circuit.probes_released,
+            late_results=circuit.late,
+            late_accepted=circuit.late_accepted,
+            would_refuse_total=circuit.would_refuse,
+            last_failure=_last_failure(view.last_failure),
+        )
+
+    # ------------------------------------------------------------------------------------------------ permits
+    def try_acquire(self, on_open: OnOpen = OnOpen.FAIL) -> Permit:
+        """Ask for leave to make one attempt, and report on it with `on_success`, `on_failure` or `release`.
+
+        The only way, besides a call through a decorator or guard, to take the probe of
+        a cooled circuit. A probe that is never reported comes back when its lease ends.
+
+        Args:
+            on_open: FAIL (default) raises; BYPASS returns a permit that is false and judges nothing.
+
+        Raises:
+            CircuitOpenError: refused, with the exact time left.
+        """
+        on_open = checked(OnOpen, "on_open", on_open)
+        answer = self.acquire()
+        if isinstance(answer, Permit):
+            return answer
+        if on_open is OnOpen.BYPASS:
+            self.note_bypass()
+            return Permit(self.circuit.episode, exempt=True, bypassed=True)
+        raise self.refuse(answer)
+
+    def on_success(self, permit: Permit) -> None:
+        """Report that the attempt succeeded. A second report on one permit does nothing."""
+        self.settle(permit, Verdict.SUCCESS)
+
+    def on_failure(self, permit: Permit, fault: Fault | FaultKind | BaseException) -> None:
+        """Report what went wrong: a `Fault`, a `FaultKind`, or the exception to be classified.
+
+        What the fault means to this breaker is its configuration's business: a kind that
+        does not trip is neutral.
+        """
+        if isinstance(fault, FaultKind):
+            fault = Fault(fault)
+        elif isinstance(fault, BaseException):
+            fault = self._classify(fault, None)
+        elif not isinstance(fault, Fault):
+            raise TypeError(f"fault must be a Fault, a FaultKind or an exception, got {shown(fault)}")
+        self.settle(permit, self.verdict(fault), fault)
+
+    def release(self, permit: Permit, reason: ProbeEnd | str = ProbeEnd.NEUTRAL) -> None:
+        """Give the permit back without a word on the remote: the attempt was cancelled, or never made."""
+        self.settle(permit, Verdict.NEUTRAL, end=checked(ProbeEnd, "reason", reason))
+
+    def guard(self, on_open: OnOpen = OnOpen.FAIL) -> Block:
+        """Protect a block: `with breaker.guard():`, and `async with` alike.
+
+        Args:
+            on_open: FAIL (default) raises `CircuitOpenError` on entry. A block can't be
+                skipped: with BYPASS it gets a permit that is false, and judges nothing.
+
+        Example:
+            >>> with default_registry().breaker("mail", BreakerConfig()).guard() as permit:
+            ...     bool(permit)
+            True
+        """
+        return self._guards[on_open].guard()
+
+    def call(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call a function under the breaker."""
+        with self.guard():
+            return fn(*args, **kwargs)
+
+    async def acall(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call and await a coroutine function under the breaker."""
+        async with self.guard():
+            return await fn(*args, **kwargs)
+
+    # ------------------------------------------------------------------------------------------------ an operator's acts
+    def reset(self, *, reason: str | None = None, actor: str | None = None) -> bool:
+        """Close the circuit, forget its figures, lift a forced opening.
+
+        Returns:
+            True; or False, with nothing changed, where it was closed already.
+        """
+        done = self._section(self.circuit.reset, reason=reason, actor=actor)
+        return done is not False
+
+    def force_open(self, reason: str, *, seconds: float | None = None, actor: str | None = None) -> None:
+        """Refuse everything: until `enable` or `reset`, or for `seconds` and then as after any cooldown."""
+        if seconds is not None:
+            faults = Faults()
+            seconds = faults.seconds("seconds", seconds)
+            faults.raise_any()
+        self._section(self.circuit.force_open, seconds=seconds, reason=reason, actor=actor)
+
+    def disable(self, *, reason: str | None = None, actor: str | None = None) -> None:
+        """Let everything pass and count nothing, until `enable`."""
+        self._section(self.circuit.disable, reason=reason, actor=actor)
+
+    def enable(self, *, actor: str | None = None) -> None:
+        """End a forced opening or a disabling: closed, with fresh figures."""
+        self._section(self.circuit.enable, actor=actor)
+
+    # ------------------------------------------------------------------------------------------------ for layers and guards
+    def verdict(self, fault: Fault | None) -> Verdict:
+        """What a fault means to this breaker; None is a success."""
+        if fault is None:
+            return Verdict.SUCCESS
+        config = self.config
+        return verdict_of(fault, trip_on=config.trip_kinds, trip_on_status=config.trip_statuses)
+
+    def acquire(self, lease: float = 0.0) -> Permit | float:
+        """A permit, or the seconds it is refused for. A call inside a probe of this breaker shares that probe."""
+        if self in PROBING.get():
+            return Permit(self.circuit.episode, exempt=True)
+        answer = self._section(self._ask, lease=lease)
+        return 0.0 if answer is None else answer  # type: ignore[no-any-return]  # what the circuit's acquire returned
+
+    def settle(
+        self, permit: Permit, verdict: Verdict, fault: Fault | None = None, end: ProbeEnd = ProbeEnd.NEUTRAL
+    ) -> None:
+        """Report a permit's result."""
+        if not permit.exempt:
+            self._section(self.circuit.settle, permit, verdict, fault=fault, end=end)
+
+    def record(self, episode: int, verdict: Verdict, fault: Fault | None = None) -> None:
+        """Report the result of an attempt that the straight path let through in `episode`."""
+        self._section(self.circuit.record, episode, verdict, fault=fault)
+
+    def refuse(self, wait: float) -> CircuitOpenError:
+        """Count a refusal and make its exception; the caller raises it and keeps no name for it."""
+        self.rejected.tick()
+        hub = self._services.hub
+        if hub.wants(Rejected):
+            hub.publish(Rejected(name=self.name, retry_after=None if wait == FOREVER else wait))
+        return CircuitOpenError(self.name, None if wait == FOREVER else wait)
+
+    def note_bypass(self, site: str = "") -> None:
+        """Count a call that was skipped."""
+        self.bypassed.tick()
+        hub = self._services.hub
+        if hub.wants(Bypassed):
+            hub.publish(Bypassed(name=self.name, site=site, by="circuit_open"))
+
+    def publish_slots(self, published: bool) -> None:
+        """Whether compiled wrappers may pass without asking the clock."""
+        self._section(self._publish_locked, published)
+
+    def clear_state(self) -> None:
+        """Back to closed and zero, as just registered."""
+        self._section(self._clear_locked)
+
+    def after_fork(self) -> None:
+        """In the child: nobody here holds the lock, and the parent's probe is not ours."""
+        self._lock = threading.RLock()
+        self._busy = False
+        self._section(self._abandon_locked)
+
+    def _publish_locked(self, published: bool, *, now: float, time_ns: int) -> None:
+        self.circuit.publish(published)
+
+    def _clear_locked(self, *, now: float, time_ns: int) -> None:
+        self.circuit.clear(time_ns)
+        self.rejected = Counter()
+        self.bypassed = Counter()
+
+    def _abandon_locked(self, *, now: float, time_ns: int) -> None:
+        self.circuit.abandon_probes()
+
+    def _section(self, act: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Run one act of the circuit under the lock; None where it has to wait in the inbox."""
+        with self._lock:
+            if self._busy:
+                # A request for a permit is answered on the spot; only reports and acts are made good later.
+                if act is not self._ask:
+                    self._inbox.append(partial(act, *args, **kwargs))
+                return None
+            self._busy = True
+            clock = self._services.clock
+            try:
+                result = act(*args, now=clock.monotonic(), time_ns=clock.time_ns(), **kwargs)
+                if self.circuit.events:
+                    self._post_locked()
+            finally:
+                self._busy = False
+            while self._inbox:
+                self._section(self._inbox.pop(0))
+        self._services.hub.deliver()
+        return result
+
+    def _post_locked(self) -> None:
+        events, self.circuit.events = self.circuit.events, []
+        for event in events:
+            self._services.hub.put(event)
+
+    # ------------------------------------------------------------------------------------------------ identity
+    def __repr__(self) -> str:
+        return f"<CircuitBreaker {self.name!r} {self.state.value}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._home is None:
+            raise TypeError(f"circuit breaker {self.name!r} belongs to no registry that could be found again")
+        return self._home, (self.name, self.config)
+
+
+_STEADY_READS = 50
+
+
+def _retry_after(state: CircuitState, wait: float | None) -> float | None:
+    """A wait as the status shows it: nothing to wait for while closed, nothing to tell where only an operator can."""
+    if wait is None:
+        return None if state is CircuitState.CLOSED else 0.0
+    return None if wait == FOREVER else wait
+
+
+def _last_failure(noted: tuple[Fault, int] | None) -> LastFailure | None:
+    if noted is None:
+        return None
+    fault, time_ns = noted
+    return LastFailure(type_name=fault.origin or "", kind=fault.kind, time=time_ns)
+
+
+def checked(words: type[Any], parameter: str, value: Any) -> Any:
+    """`value` as a member of an enum, or one `ConfigurationError`."""
+    faults = Faults()
+    member = faults.member(parameter, value, words)
+    faults.raise_any()
+    return member
+
+

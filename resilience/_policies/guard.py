@@ -1,0 +1,201 @@
+"""`guard()`: a block under a breaker.
+
+While the circuit is closed nothing has to be remembered per use, so one object serves
+every block of that episode, nested and in any task: entering is one comparison, leaving
+counts. A block that needs a memory of its own (a probe, a deadline around it, a value
+to be judged) gets an object of its own.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from resilience._context import DEADLINE, PROBING
+from resilience._core.circuit import Permit
+from resilience._core.faults import Fault
+from resilience._policies.verdicts import end_of, interrupted_verdict, settle_error
+from resilience._site import fault_of_result
+from resilience._words import OnOpen, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextvars import Token
+    from types import TracebackType
+
+    from resilience._policies.circuit_breaker import CircuitBreaker
+    from resilience._site import Classify
+
+
+class GuardKit:
+    """What all blocks of one breaker reference share: how they judge, and what open means to them."""
+
+    def __init__(
+        self,
+        breaker: CircuitBreaker,
+        classify: Classify,
+        on_open: OnOpen,
+        judge_result: Callable[[Any], object] | None = None,
+    ) -> None:
+        self.breaker = breaker
+        self.classify = classify
+        self.on_open = on_open
+        self.judge_result = judge_result
+        self._shared = ClosedBlock(self, breaker.circuit.episode)
+
+    def guard(self) -> Block:
+        """The shared block of this closed episode, or one of its own."""
+        circuit = self.breaker.circuit
+        episode = circuit.closed or circuit.closed_windowed
+        if (
+            not episode
+            or self.judge_result is not None
+            or sys.exc_info()[1] is not None
+            or DEADLINE.get() is not None
+        ):
+            return OwnBlock(self)
+        if self._shared.episode != episode:
+            self._shared = ClosedBlock(self, episode)
+        return self._shared
+
+
+class Block:
+    """A context manager, for `with` and `async with`; entering gives a permit."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Permit:
+        raise NotImplementedError
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Permit:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, error, trace)
+
+    def judge(self, value: Any) -> Any:
+        """Judge a value by the reference's `classify_result` as the outcome of this block; returns the value.
+
+        Raises:
+            RuntimeError: the reference has no `classify_result`.
+        """
+        raise RuntimeError("this guard judges no values: give the reference a classify_result=")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a guard belongs to a running block: it can't be pickled")
+
+
+class ClosedBlock(Block):
+    """The one object for all blocks of a closed episode."""
+
+    __slots__ = ("_circuit", "_kit", "_permit", "_tick", "_windowed", "episode")
+
+    def __init__(self, kit: GuardKit, episode: int) -> None:
+        self.episode = episode
+        self._kit = kit
+        self._circuit = kit.breaker.circuit
+        self._windowed = kit.breaker.config.trip.windowed
+        self._tick = self._circuit.counter.tick
+        # For the block to look at, never settled: what the blocks find is reported by episode.
+        self._permit = Permit(episode, exempt=True)
+
+    def __enter__(self) -> Permit:
+        circuit = self._circuit
+        if circuit.closed == self.episode or circuit.closed_windowed == self.episode:
+            return self._permit
+        # Kept beyond its episode: each use from now on has a block of its own.
+        block = OwnBlock(self._kit)
+        permit = block.__enter__()
+        _KEPT.set((*_KEPT.get(), (self, block)))
+        return permit
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        kept = _KEPT.get()
+        if kept and kept[-1][0] is self:
+            _KEPT.set(kept[:-1])
+            kept[-1][1].__exit__(kind, error, trace)
+        elif error is not None:
+            _report_error(self._kit, Permit(self.episode), error, None, None)
+        elif self._windowed or self._circuit.clean != self.episode:
+            self._kit.breaker.record(self.episode, Verdict.SUCCESS)
+        else:
+            self._tick()
+
+
+_KEPT: ContextVar[tuple[tuple[ClosedBlock, OwnBlock], ...]] = ContextVar("resilience_kept_guards", default=())
+
+
+class OwnBlock(Block):
+    """A block with a memory: its permit, when it began, what it was inside of."""
+
+    __slots__ = ("_fault", "_handled", "_kit", "_permits", "_started", "_token")
+
+    def __init__(self, kit: GuardKit) -> None:
+        self._kit = kit
+        self._permits: list[Permit] = []
+        self._handled = sys.exc_info()[1]
+        self._started: float | None = None
+        self._token: Token[tuple[object, ...]] | None = None
+        self._fault: Fault | None = None
+
+    def __enter__(self) -> Permit:
+        kit = self._kit
+        breaker = kit.breaker
+        answer = breaker.acquire()
+        if not isinstance(answer, Permit):
+            if kit.on_open is not OnOpen.BYPASS:
+                raise breaker.refuse(answer)
+            breaker.note_bypass()
+            answer = Permit(breaker.circuit.episode, exempt=True, bypassed=True)
+        self._permits.append(answer)
+        if answer.probe:
+            self._token = PROBING.set((*PROBING.get(), breaker))
+        if DEADLINE.get() is not None:
+            self._started = breaker.now()
+        return answer
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        permit = self._permits.pop()
+        if self._token is not None:
+            try:
+                PROBING.reset(self._token)
+            except ValueError:
+                # Left in another context than it was entered in: the mark died with that one.
+                pass
+            self._token = None
+        if error is not None:
+            _report_error(self._kit, permit, error, self._handled, self._started)
+        else:
+            breaker, fault = self._kit.breaker, self._fault
+            self._fault = None
+            breaker.settle(permit, breaker.verdict(fault), fault)
+
+    def judge(self, value: Any) -> Any:
+        judge = self._kit.judge_result
+        if judge is None:
+            return super().judge(value)
+        self._fault = fault_of_result(judge, value)
+        return value
+
+
+def _report_error(
+    kit: GuardKit, permit: Permit, error: BaseException, handled: BaseException | None, started: float | None
+) -> None:
+    breaker = kit.breaker
+    if isinstance(error, Exception):
+        settle_error(breaker, permit, error, kit.classify(error, handled))
+    else:
+        verdict, fault = interrupted_verdict(breaker, error, breaker.now(), started, None)
+        breaker.settle(permit, verdict, fault, end_of(error))

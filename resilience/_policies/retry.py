@@ -1,0 +1,242 @@
+"""The retry layer: another attempt where one may help, and the last real answer where none may."""
+
+from __future__ import annotations
+
+import random
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from resilience._context import RETRYING
+from resilience._core.events import RetryExhausted, RetryScheduled
+from resilience._core.faults import may_retry
+from resilience._core.order import Layer
+from resilience._core.schedule import backoff, fits
+from resilience._events import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from resilience._core.faults import Fault, FaultKind
+    from resilience._core.outcome import Outcome
+    from resilience._site import Call, Inner, Site
+
+
+class RetryState:
+    """What tenacity's `stop` and `wait` strategies read of a retry in progress.
+
+    Attributes:
+        attempt_number: the attempt that has just failed; 1 is the first.
+        outcome: the failed attempt, with tenacity's future-like methods.
+        seconds_since_start: since the call's first attempt began.
+        idle_for: seconds waited so far; upcoming_sleep: the wait that has been chosen.
+    """
+
+    __slots__ = (
+        "args",
+        "attempt_number",
+        "fn",
+        "idle_for",
+        "kwargs",
+        "next_action",
+        "outcome",
+        "outcome_timestamp",
+        "retry_object",
+        "seconds_since_start",
+        "start_time",
+        "upcoming_sleep",
+    )
+
+    def __init__(self, call: Call, outcome: Outcome, number: int, started: float, now: float, idle: float) -> None:
+        self.fn = call.site.fn
+        self.args = call.args
+        self.kwargs = call.kwargs
+        self.attempt_number = number
+        self.outcome = AttemptResult(outcome, number)
+        self.start_time = started
+        self.outcome_timestamp = now
+        self.seconds_since_start = now - started
+        self.idle_for = idle
+        self.upcoming_sleep = 0.0
+        self.next_action = None
+        self.retry_object = None
+
+
+class AttemptResult:
+    """A failed attempt as tenacity's strategies expect to find it."""
+
+    __slots__ = ("_outcome", "attempt_number")
+
+    def __init__(self, outcome: Outcome, number: int) -> None:
+        self._outcome = outcome
+        self.attempt_number = number
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended in an exception."""
+        return self._outcome.error is not None
+
+    def exception(self) -> BaseException | None:
+        """The exception, None where a returned value was judged a fault."""
+        return self._outcome.error
+
+    def result(self) -> Any:
+        """The returned value; raises the exception where there is one."""
+        if self._outcome.error is not None:
+            raise self._outcome.error
+        return self._outcome.value
+
+
+class RetryLayers:
+    """One call site's retry."""
+
+    def __init__(
+        self,
+        site: Site,
+        *,
+        max_attempts: int,
+        initial_backoff: float,
+        max_backoff: float,
+        jitter: float,
+        wait: Callable[[Any], float] | float | None,
+        stop: Callable[[Any], object] | None,
+        retry_on: frozenset[FaultKind],
+        idempotent: bool,
+        safe_only: bool,
+        max_retry_after: float,
+        refuses_after: Callable[[float], float | None] | None,
+    ) -> None:
+        self._site = site
+        self._max_attempts = max_attempts
+        self._initial = initial_backoff
+        self._longest = max_backoff
+        self._jitter = jitter
+        self._wait = wait
+        self._stop = stop
+        self._retry_on = retry_on
+        self._idempotent = idempotent
+        self._safe_only = safe_only
+        self._max_retry_after = max_retry_after
+        self._refuses_after = refuses_after
+        self._needs_state = stop is not None or callable(wait)
+        self._told_nested = False
+        self.rng: Callable[[], float] = random.random
+
+    def layers(self) -> list[tuple[Layer, Callable[[Call, Inner], Any]]]:
+        """What this policy adds to a plan."""
+        return [(Layer.RETRY, self.around)]
+
+    async def around(self, call: Call, inner: Inner) -> Outcome:
+        """Attempt, and attempt again while that makes sense; waits are the world's."""
+        started = self._site.services.clock.monotonic() if self._needs_state else 0.0
+        first = call.first
+        if first is None:
+            outcome = await inner(call)
+        else:
+            outcome, call.first = first, None
+        del first
+        number, idle = 1, 0.0
+        while True:
+            wait = self._decide(call, outcome, number, started, idle)
+            if wait is None:
+                return outcome
+            if wait > 0:
+                await call.world.sleep(wait)
+                idle += wait
+            mark = RETRYING.set(True)
+            try:
+                following = await inner(call)
+            finally:
+                RETRYING.reset(mark)
+            if following.refused_by is not None:
+                self._end(outcome, number, "refused", f"retry stopped: {following.error}")
+                following.discard()
+                return outcome
+            # Emptied, or its exception would live as long as the frames it crossed.
+            outcome.discard()
+            outcome = following
+            number += 1
+
+    # ------------------------------------------------------------------------------------------------ deciding
+    def _decide(self, call: Call, outcome: Outcome, number: int, started: float, idle: float) -> float | None:
+        """Seconds to wait before the next attempt, None when this outcome is the answer."""
+        if outcome.refused_by is not None or call.cancelled is not None:
+            return None
+        fault = self._site.judge(call, outcome)
+        if fault is None or not may_retry(
+            fault, retry_on=self._retry_on, idempotent=self._idempotent, safe_only=self._safe_only
+        ):
+            return None
+        if call.probed:
+            # A probe is exactly one attempt, whatever it found.
+            return None
+        if number >= self._max_attempts:
+            return self._end(outcome, number, "attempts", f"retry gave up after {number} attempts")
+        if RETRYING.get():
+            return self._end_nested(outcome, number)
+        wait = self._schedule(call, outcome, number, started, idle)
+        return None if wait is None else self._check(call, outcome, fault, number, wait)
+
+    def _schedule(self, call: Call, outcome: Outcome, number: int, started: float, idle: float) -> float | None:
+        if not self._needs_state:
+            if isinstance(self._wait, float):
+                return self._wait
+            return backoff(
+                number, initial=self._initial, longest=self._longest, jitter=self._jitter, chance=self.rng()
+            )
+        now = self._site.services.clock.monotonic()
+        state = RetryState(call, outcome, number, started, now, idle)
+        if callable(self._wait):
+            state.upcoming_sleep = max(0.0, float(self._wait(state)))
+        elif self._wait is not None:
+            state.upcoming_sleep = self._wait
+        else:
+            state.upcoming_sleep = backoff(
+                number, initial=self._initial, longest=self._longest, jitter=self._jitter, chance=self.rng()
+            )
+        if self._stop is not None and self._stop(state):
+            return self._end(outcome, number, "attempts", f"retry gave up after {number} attempts")
+        return state.upcoming_sleep
+
+    def _check(self, call: Call, outcome: Outcome, fault: Fault, number: int, wait: float) -> float | None:
+        """The wait, raised to the server's Retry-After; None where it makes no sense to wait that long."""
+        hint = fault.retry_after
+        if hint is not None:
+            if hint > self._max_retry_after:
+                note = f"retry stopped: the server asks for {hint:g} s, more than max_retry_after"
+                return self._end(outcome, number, "retry_after", note)
+            wait = max(wait, hint)
+        if not fits(wait, self._site.left(call)):
+            return self._end(outcome, number, "budget", f"retry stopped: a wait of {wait:.3g} s does not fit the deadline")
+        if self._refuses_after is not None and (left := self._refuses_after(wait)) is not None:
+            rest = "" if left == inf else f", {left:.3g} s left"
+            return self._end(outcome, number, "refused", f"retry stopped: the circuit is open{rest}")
+        hub = self._site.services.hub
+        if hub.wants(RetryScheduled):
+            hub.publish(RetryScheduled(name=self._site.label, attempt=number, wait=wait, kind=fault.kind))
+        return wait
+
+    # ------------------------------------------------------------------------------------------------ ending
+    def _end(self, outcome: Outcome, number: int, reason: str, note: str) -> None:
+        if outcome.error is not None:
+            _add_note(outcome.error, note)
+        hub = self._site.services.hub
+        if hub.wants(RetryExhausted):
+            hub.publish(RetryExhausted(name=self._site.label, attempts=number, reason=reason))
+
+    def _end_nested(self, outcome: Outcome, number: int) -> None:
+        if not self._told_nested:
+            self._told_nested = True
+            logger().warning(
+                "%s: an outer call is retrying already, so this retry makes one attempt: retries add, they do not multiply",
+                self._site.label,
+            )
+        self._end(outcome, number, "nested", "retry left to the outer call")
+
+
+def _add_note(error: BaseException, note: str) -> None:
+    try:
+        # The same object may be raised again and again: one note of a kind is enough.
+        if note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
+    except Exception:
+        pass

@@ -1,0 +1,270 @@
+"""Registries: where names are shared, first registration wins, and a clock is set for all.
+
+The process-wide registry is used unless another is named. `use_registry` puts another
+in its place for what is decorated or looked up inside a block.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, NoReturn, Protocol
+
+from resilience._clock import SYSTEM_CLOCK, Clock, is_real
+from resilience._core.checks import Faults
+from resilience._core.config import BreakerConfig, BulkheadConfig
+from resilience._core.events import ConfigConflict
+from resilience._events import Hub
+from resilience._policies.bulkhead import SharedBulkhead
+from resilience._policies.circuit_breaker import CircuitBreaker
+from resilience.catalogue import default_classifier
+from resilience.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from resilience._core.events import Event
+    from resilience._core.report import BreakerStatus
+
+
+class Registry:
+    """Breakers and bulkheads by name.
+
+    Iterating gives the breakers, `in` asks for a breaker's name. Safe from any thread.
+
+    Args:
+        clock: what all of them ask for time (default: the system's).
+        strict: whether registering a name again with other settings raises instead of warning (default False).
+
+    Example:
+        >>> registry = Registry()
+        >>> registry.breaker("mail", BreakerConfig(cooldown=5)).state.value
+        'closed'
+    """
+
+    def __init__(self, clock: Clock | None = None, strict: bool = False) -> None:
+        faults = Faults()
+        faults.flag("strict", strict)
+        if clock is not None and not callable(getattr(clock, "monotonic", None)):
+            faults.add("clock", clock, "a Clock (monotonic, time_ns, sleep, asleep, call_at) or None")
+        faults.raise_any()
+        self._clock: Clock = clock or SYSTEM_CLOCK
+        self._strict = strict
+        self._lock = threading.RLock()
+        self._breakers: dict[str, CircuitBreaker] = {}
+        self._bulkheads: dict[str, SharedBulkhead] = {}
+        self._conflicts: set[tuple[str, tuple[str, ...]]] = set()
+        self._watchers: weakref.WeakSet[ClockWatcher] = weakref.WeakSet()
+        self._forked: weakref.WeakSet[ForkWatcher] = weakref.WeakSet()
+        self.hub = Hub(lambda: self._clock)
+        _ALL.add(self)
+
+    # ------------------------------------------------------------------------------------------------ names
+    def breaker(self, name: str, config: BreakerConfig | None = None) -> CircuitBreaker:
+        """The breaker of this name, registered with `config` (or the defaults) if it is new.
+
+        If it is not, its settings stay as they are: a `config` that differs is told in
+        one warning with the difference field by field, and counted.
+
+        Raises:
+            ConfigurationError: an unsafe name, no `BreakerConfig`; with `strict`, a difference.
+        """
+        faults = Faults()
+        faults.name("name", name)
+        if config is not None and not isinstance(config, BreakerConfig):
+            faults.add("config", config, "a BreakerConfig or None")
+        faults.raise_any()
+        with self._lock:
+            found = self._breakers.get(name)
+            if found is None:
+                home = _from_default_registry if self is _DEFAULT else None
+                classify = default_classifier().classify
+                found = CircuitBreaker(name, config or BreakerConfig(), self, classify, home)
+                if not is_real(self._clock):
+                    found.publish_slots(False)
+                self._breakers[name] = found
+                return found
+        if config is not None and config != found.config:
+            self._conflict(name, found.config.differences(config))
+        return found
+
+    def bulkhead(self, name: str, config: BulkheadConfig | None = None) -> SharedBulkhead:
+        """The bulkhead of this name, registered with `config` if it is new.
+
+        Raises:
+            ConfigurationError: a new name without `config`, an unsafe name; with `strict`, a difference.
+        """
+        faults = Faults()
+        faults.name("name", name)
+        if config is not None and not isinstance(config, BulkheadConfig):
+            faults.add("config", config, "a BulkheadConfig or None")
+        faults.raise_any()
+        with self._lock:
+            found = self._bulkheads.get(name)
+            if found is None:
+                if config is None:
+                    raise ConfigurationError(f"bulkhead {name!r} is not registered: give it max_in_flight where it is first used")
+                found = self._bulkheads[name] = SharedBulkhead(name, config.max_in_flight, config.longest_line, self)
+                return found
+        present = BulkheadConfig(found.max_in_flight, found.max_waiting)
+        if config is not None and (config.max_in_flight, config.longest_line) != (found.max_in_flight, found.max_waiting):
+            self._conflict(name, present.differences(config))
+        return found
+
+    def get(self, name: str) -> CircuitBreaker | None:
+        """The breaker of this name, or None."""
+        return self._breakers.get(name)
+
+    def get_bulkhead(self, name: str) -> SharedBulkhead | None:
+        """The bulkhead of this name, or None."""
+        return self._bulkheads.get(name)
+
+    def __iter__(self) -> Iterator[CircuitBreaker]:
+        return iter(tuple(self._breakers.values()))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._breakers
+
+    def __len__(self) -> int:
+        return len(self._breakers)
+
+    def _conflict(self, name: str, differences: tuple[str, ...]) -> None:
+        if self._strict:
+            raise ConfigurationError(*(f"{name!r} is registered already with {line}" for line in differences))
+        # Decorators stacked on one function register one setting several times: it is one conflict.
+        if (name, differences) in self._conflicts:
+            return
+        self._conflicts.add((name, differences))
+        self.hub.counts[f"config_conflict:{name}"] += 1
+        self.hub.publish(ConfigConflict(name=name, differences=differences))
+
+    # ------------------------------------------------------------------------------------------------ operating
+    def status_all(self) -> dict[str, BreakerStatus]:
+        """The status of every breaker by name; takes no breaker's lock."""
+        return {breaker.name: breaker.status() for breaker in self}
+
+    def reset(self, name: str) -> bool:
+        """Reset a breaker; True if it existed and was not closed."""
+        found = self._breakers.get(name)
+        return found is not None and found.reset()
+
+    def clear_state(self) -> None:
+        """Put every breaker back to closed and zero, for the next test: registrations stay."""
+        for breaker in self:
+            breaker.clear_state()
+
+    def subscribe(self, sink: Callable[[Event], object], *types: type[Event]) -> Callable[[], None]:
+        """Call `sink(event)` for every decision from now on, or only for events of `types`.
+
+        Events come in one order, numbered, after all locks are released. A sink only
+        listens: one that raises is logged once and counted.
+
+        Returns:
+            A function that ends the subscription.
+        """
+        if not callable(sink):
+            raise ConfigurationError("sink must be a callable that takes an event")
+        return self.hub.subscribe(sink, types or None)
+
+    # ------------------------------------------------------------------------------------------------ time and forks
+    @property
+    def clock(self) -> Clock:
+        """What everything in this registry asks for time; may be set, for tests."""
+        return self._clock
+
+    @clock.setter
+    def clock(self, clock: Clock) -> None:
+        self._clock = clock
+        real = is_real(clock)
+        for watcher in (*self, *self._watchers):
+            watcher.publish_slots(real)
+
+    def watch_clock(self, watcher: ClockWatcher) -> None:
+        """Tell `watcher`, held weakly, whenever compiled wrappers may (not) read the system's clock by themselves."""
+        self._watchers.add(watcher)
+        if not is_real(self._clock):
+            watcher.publish_slots(False)
+
+    def watch_fork(self, watcher: ForkWatcher) -> None:
+        """Tell `watcher`, held weakly, in a forked child."""
+        self._forked.add(watcher)
+
+    def after_fork(self) -> None:
+        """In the child: nobody here holds a lock, a slot or a probe."""
+        self._lock = threading.RLock()
+        self.hub.renew_lock()
+        for thing in (*self, *self._bulkheads.values(), *self._forked):
+            thing.after_fork()
+
+    def __repr__(self) -> str:
+        return f"<Registry of {len(self._breakers)} breakers, {len(self._bulkheads)} bulkheads>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a registry belongs to its process: it can't be pickled")
+
+
+class ClockWatcher(Protocol):
+    """Whoever lets compiled wrappers pass by the system's clock."""
+
+    def publish_slots(self, published: bool) -> None:
+        """Whether they may."""
+
+
+class ForkWatcher(Protocol):
+    """Whoever holds locks, slots or threads that a forked child does not have."""
+
+    def after_fork(self) -> None:
+        """Start afresh."""
+
+
+_ALL: weakref.WeakSet[Registry] = weakref.WeakSet()
+_DEFAULT = Registry()
+_CURRENT: ContextVar[Registry | None] = ContextVar("resilience_registry", default=None)
+
+
+def default_registry() -> Registry:
+    """The process-wide registry."""
+    return _DEFAULT
+
+
+def current_registry() -> Registry:
+    """The registry of the innermost `use_registry`, else the process-wide one."""
+    return _CURRENT.get() or _DEFAULT
+
+
+@contextmanager
+def use_registry(registry: Registry) -> Iterator[Registry]:
+    """Use another registry for what is decorated or looked up inside the block.
+
+    A function decorated before keeps its own.
+
+    Example:
+        >>> with use_registry(Registry()) as registry:
+        ...     guarded = breaker("mail", BreakerConfig())(print)
+        >>> "mail" in registry, "mail" in default_registry()
+        (True, False)
+    """
+    if not isinstance(registry, Registry):
+        raise ConfigurationError(f"registry must be a Registry, got {type(registry).__name__}")
+    token = _CURRENT.set(registry)
+    try:
+        yield registry
+    finally:
+        _CURRENT.reset(token)
+
+
+def _from_default_registry(name: str, config: BreakerConfig) -> CircuitBreaker:
+    """Where a pickled breaker is found again: by its name, in the process that loads it."""
+    return _DEFAULT.breaker(name, config)
+
+
+def _after_fork_in_child() -> None:
+    for registry in tuple(_ALL):
+        registry.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,238 @@
+"""The policies as values: frozen settings, checked when they are made, with one error for all faults."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from resilience._core.checks import Faults
+from resilience._core.config import BreakerConfig, BulkheadConfig
+from resilience._core.faults import FaultKind
+from resilience._core.order import Layer
+from resilience._core.record import Record
+from resilience._core.rules import Classifier
+from resilience._registry import Registry
+from resilience._words import OnOpen, OnReject
+from resilience.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RETRYABLE = (FaultKind.TRANSIENT, FaultKind.DOWNSTREAM)
+
+
+class Policy(Record):
+    """One policy's settings. `kind` is its word; a function carries one of a kind."""
+
+    kind: ClassVar[str]
+
+    def places(self) -> tuple[Layer, ...]:
+        """Where in the fixed order the policy applies."""
+        return (Layer(self.kind),)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A registry stays in its process: elsewhere the name is looked up there.
+        values = {name: value for name, value in self.as_dict().items() if name != "registry"}
+        return _remade, (type(self), values)
+
+
+def _remade(kind: type[Policy], values: dict[str, Any]) -> Policy:
+    return kind(**values)
+
+
+class BreakerPolicy(Policy):
+    """A call site's reference to a named breaker, and its own reaction to an open circuit."""
+
+    kind = "breaker"
+
+    name: str
+    config: BreakerConfig | None = None
+    on_open: OnOpen = OnOpen.FAIL
+    fallback: Any = None
+    unless: Callable[..., object] | None = None
+    classify: Classifier | Callable[[BaseException], object] | None = None
+    classify_result: Callable[[Any], object] | None = None
+    account: Literal["attempt", "call"] = "attempt"
+    registry: Registry | None = None
+
+    @classmethod
+    def check(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """The values in their normal form.
+
+        Raises:
+            ConfigurationError: listing every fault.
+        """
+        faults = Faults()
+        faults.unavailable("key", values.pop("key", None))
+        faults.name("name", values["name"])
+        if values["config"] is not None and not isinstance(values["config"], BreakerConfig):
+            faults.add("config", values["config"], "a BreakerConfig or None")
+        values["on_open"] = faults.member("on_open", values["on_open"], OnOpen)
+        if values["fallback"] is not None and values["on_open"] is not OnOpen.BYPASS:
+            faults.add("fallback", values["fallback"], "left out unless on_open is BYPASS")
+        for name in ("unless", "classify_result"):
+            faults.callable_or_none(name, values[name])
+        if values["classify"] is not None and not isinstance(values["classify"], Classifier):
+            faults.callable_or_none("classify", values["classify"])
+        if not isinstance(values["account"], str) or values["account"] not in ("attempt", "call"):
+            faults.add("account", values["account"], "'attempt' or 'call'")
+        _check_registry(faults, values["registry"])
+        faults.raise_any()
+        return values
+
+
+class RetryPolicy(Policy):
+    """A retry's settings; times in seconds."""
+
+    kind = "retry"
+
+    max_attempts: int = 3
+    initial_backoff: float = 0.1
+    max_backoff: float = 30.0
+    jitter: float = 0.5
+    wait: Callable[[Any], float] | float | None = None
+    stop: Callable[[Any], object] | None = None
+    retry_on: frozenset[FaultKind] = frozenset({FaultKind.TRANSIENT})
+    idempotent: bool = False
+    safe_only: bool = False
+    max_retry_after: float = 60.0
+
+    @classmethod
+    def check(cls, values: dict[str, Any], given: frozenset[str]) -> dict[str, Any]:
+        """The values in their normal form; `given` are the backoff arguments the user named.
+
+        Raises:
+            ConfigurationError: listing every fault.
+        """
+        faults = Faults()
+        faults.unavailable("retry_budget", values.pop("retry_budget", None))
+        faults.count("max_attempts", values["max_attempts"])
+        for name in ("initial_backoff", "max_backoff"):
+            values[name] = faults.seconds(name, values[name], zero=True)
+        values["jitter"] = faults.share("jitter", values["jitter"], zero=True)
+        wait = values["wait"]
+        if wait is not None:
+            if given:
+                faults.say(f"wait must be left out where {', '.join(sorted(given))} is given, or the other way round")
+            if not callable(wait):
+                values["wait"] = faults.seconds("wait", wait, zero=True)
+            elif _is_whole_retry(wait):
+                faults.add("wait", wait, "a wait strategy, not a whole Retrying: pass its .wait")
+        faults.callable_or_none("stop", values["stop"])
+        if values["stop"] is not None and _is_whole_retry(values["stop"]):
+            faults.add("stop", values["stop"], "a stop strategy, not a whole Retrying: pass its .stop")
+        values["retry_on"] = faults.members("retry_on", values["retry_on"], FaultKind, RETRYABLE)
+        for name in ("idempotent", "safe_only"):
+            faults.flag(name, values[name])
+        values["max_retry_after"] = faults.seconds("max_retry_after", values["max_retry_after"])
+        faults.raise_any()
+        return values
+
+
+class TimeoutPolicy(Policy):
+    """Limits in seconds: of the whole call, and of each attempt."""
+
+    kind = "timeout"
+
+    budget: float | None = None
+    per_attempt: float | None = None
+    pass_as: str | None = None
+    counts: bool = True
+
+    @classmethod
+    def check(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """The values in their normal form.
+
+        Raises:
+            ConfigurationError: listing every fault.
+        """
+        faults = Faults()
+        for name in ("first_item", "idle"):
+            faults.unavailable(name, values.pop(name, None))
+        for name in ("budget", "per_attempt"):
+            if values[name] is not None:
+                values[name] = faults.seconds(name, values[name])
+        if values["budget"] is None and values["per_attempt"] is None:
+            faults.say("budget or per_attempt must be given: a timeout of nothing limits nothing")
+        if not faults and None not in (values["budget"], values["per_attempt"]) and values["per_attempt"] > values["budget"]:
+            faults.add("per_attempt", values["per_attempt"], f"<= budget ({values['budget']:g})")
+        pass_as = values["pass_as"]
+        if pass_as is not None and not (isinstance(pass_as, str) and pass_as.isidentifier()):
+            faults.add("pass_as", pass_as, "the name of one of the function's parameters")
+        faults.flag("counts", values["counts"])
+        faults.raise_any()
+        return values
+
+    def places(self) -> tuple[Layer, ...]:
+        whole = () if self.budget is None else (Layer.TIMEOUT,)
+        return whole if self.per_attempt is None else (*whole, Layer.ATTEMPT)
+
+
+class BulkheadPolicy(Policy):
+    """A call site's use of a bulkhead: the shared cap, and its own patience and reaction."""
+
+    kind = "bulkhead"
+
+    name: str | None = None
+    max_in_flight: int | None = None
+    max_waiting: int | None = None
+    wait: float = 0.0
+    on_reject: OnReject = OnReject.FAIL
+    fallback: Any = None
+    registry: Registry | None = None
+
+    @classmethod
+    def check(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """The values in their normal form.
+
+        Raises:
+            ConfigurationError: listing every fault.
+        """
+        faults = Faults()
+        if values["name"] is not None:
+            faults.name("name", values["name"])
+        elif values["max_in_flight"] is None:
+            faults.say("max_in_flight must be given for a bulkhead without a name")
+        if values["max_in_flight"] is not None:
+            faults.count("max_in_flight", values["max_in_flight"])
+        if values["max_waiting"] is not None:
+            faults.count("max_waiting", values["max_waiting"], least=0)
+            if values["max_in_flight"] is None:
+                faults.add("max_waiting", values["max_waiting"], "left out without max_in_flight, which it belongs to")
+        values["wait"] = faults.seconds("wait", values["wait"], zero=True)
+        values["on_reject"] = faults.member("on_reject", values["on_reject"], OnReject)
+        if values["fallback"] is not None and values["on_reject"] is not OnReject.BYPASS:
+            faults.add("fallback", values["fallback"], "left out unless on_reject is BYPASS")
+        _check_registry(faults, values["registry"])
+        faults.raise_any()
+        return values
+
+    @property
+    def config(self) -> BulkheadConfig | None:
+        """What is shared under the name; None for a reference."""
+        return None if self.max_in_flight is None else BulkheadConfig(self.max_in_flight, self.max_waiting)
+
+
+def _check_registry(faults: Faults, registry: object) -> None:
+    if registry is not None and not isinstance(registry, Registry):
+        faults.add("registry", registry, "a Registry or None")
+
+
+def _is_whole_retry(strategy: object) -> bool:
+    """Whether somebody passed tenacity's own engine, told without importing it."""
+    return any(kind.__name__ == "BaseRetrying" for kind in type(strategy).__mro__)
+
+
+def one_of_each(policies: tuple[Policy, ...]) -> dict[str, Policy]:
+    """The policies by kind.
+
+    Raises:
+        ConfigurationError: two of one kind.
+    """
+    found: dict[str, Policy] = {}
+    for policy in policies:
+        if policy.kind in found:
+            raise ConfigurationError(
+                f"a function takes one {policy.kind}, got two: {found[policy.kind]!r} and {policy!r}; keep one"
+            )
+        found[policy.kind] = policy
+    return found

@@ -1,0 +1,202 @@
+"""A call site and one call: what every layer of a decorated function shares."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Protocol
+
+from resilience._context import DEADLINE
+from resilience._core import deadline as deadlines
+from resilience._core.faults import Fault, FaultFlag, FaultKind
+from resilience._events import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from resilience._clock import Clock
+    from resilience._core.deadline import Deadline
+    from resilience._core.outcome import Outcome
+    from resilience._core.slots import Ticket
+    from resilience._events import Hub
+
+    Classify = Callable[[BaseException, BaseException | None], Fault]
+    Inner = Callable[["Call"], Awaitable[Outcome]]
+
+
+class Services(Protocol):
+    """What a registry offers to the breakers, bulkheads and call sites that belong to it."""
+
+    clock: Clock
+    hub: Hub
+
+
+class World(Protocol):
+    """What a plan may await besides the layers inside it: one for threads, one for asyncio."""
+
+    async def attempt(self, call: Call) -> Outcome:
+        """Run the function once."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait between attempts."""
+
+    async def wait(self, ticket: Ticket, seconds: float, ready: Callable[[], object]) -> None:
+        """Stand in line for at most `seconds`; `ready()` is called once the ticket can be woken."""
+
+    async def bounded(self, deadline: Deadline, call: Call, inner: Inner) -> Outcome:
+        """Run the layers inside under a deadline; its expiry is an outcome with `TimeoutExceeded`."""
+
+    async def invoke(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
+        """Call a fallback."""
+
+
+class Site:
+    """The fixed facts of one call site.
+
+    Attributes:
+        fn: the protected function.
+        label: `module:qualname`, for logs and events.
+        services: the registry's clock and hub.
+        timed: whether a call must know when it was entered.
+        pass_as: the parameter that is handed the seconds left, or None.
+        per_attempt: the limit of one attempt in seconds, or None.
+        budget: the limit of a whole call in seconds, or None.
+        counts: whether our own deadlines count against the breaker.
+        uninterruptible: whether an attempt once begun is waited for, whatever is cancelled.
+        judge_result: tells which returned values are faults, or None.
+    """
+
+    def __init__(self, fn: Callable[..., Any], label: str, services: Services, classify: Classify) -> None:
+        self.fn = fn
+        self.label = label
+        self.services = services
+        self.timed = False
+        self.pass_as: str | None = None
+        self.per_attempt: float | None = None
+        self.budget: float | None = None
+        self.uninterruptible = False
+        self.judge_result: Callable[[Any], object] | None = None
+        self._classify = classify
+        self._told: set[str] = set()
+
+    # ------------------------------------------------------------------------------------------------ judging
+    def classify(self, error: BaseException, handled: BaseException | None) -> Fault:
+        """The fault behind an exception; one that no rule knows is told once, since it will never trip."""
+        fault = self._classify(error, handled)
+        if FaultFlag.UNCLASSIFIED in fault.flags:
+            self._tell(error)
+        return fault
+
+    def judge(self, call: Call, outcome: Outcome) -> Fault | None:
+        """The fault of an outcome, None for a success; worked out once."""
+        if not outcome.judged:
+            outcome.judged = True
+            if outcome.error is not None:
+                outcome.fault = self.classify(outcome.error, call.handled)
+            elif self.judge_result is not None:
+                outcome.fault = fault_of_result(self.judge_result, outcome.value)
+        return outcome.fault
+
+    def _tell(self, error: BaseException) -> None:
+        kind = type(error)
+        name = f"{kind.__module__}.{kind.__qualname__}"
+        self.services.hub.counts[f"unclassified:{name}"] += 1
+        if name not in self._told and len(self._told) < _TOLD_TYPES:
+            self._told.add(name)
+            logger().warning(
+                "%s: %s is no fault that any rule knows, so it is never retried and never opens a circuit; "
+                "if it means the remote failed, say so: classifier.add(%s, FaultKind.DOWNSTREAM)",
+                self.label,
+                name,
+                kind.__qualname__,
+            )
+
+    # ------------------------------------------------------------------------------------------------ time
+    def left(self, call: Call | None = None) -> float | None:
+        """Seconds until the nearest deadline around the caller (and this call's own budget), None without one."""
+        now = self.services.clock.monotonic()
+        left = deadlines.remaining(DEADLINE.get(), now)
+        if call is not None and self.budget is not None:
+            own = call.entered + self.budget - now
+            left = own if left is None else min(left, own)
+        return left
+
+
+class Call:
+    """One call on its way through the plan.
+
+    Attributes:
+        site, world: where it is made, and how attempts are performed.
+        args, kwargs: the function's arguments.
+        entered: monotonic seconds at entry, where the site is timed.
+        handled: the exception that was being handled when the call began.
+        attempts: attempts begun so far.
+        first: the answer of an attempt the straight path has made and settled already.
+        probed: the last attempt was a probe of a half-open circuit.
+        exempt: the call neither asks nor feeds the breaker.
+        bulkhead, slot: the bulkhead it holds a slot of, and the slot (None: an orphan took it over).
+        cancelled: a cancel that came while an uninterruptible attempt was running.
+    """
+
+    __slots__ = (
+        "args",
+        "attempts",
+        "bulkhead",
+        "cancelled",
+        "entered",
+        "exempt",
+        "first",
+        "handled",
+        "kwargs",
+        "permit",
+        "probed",
+        "site",
+        "slot",
+        "world",
+    )
+
+    def __init__(self, site: Site, world: World, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.site = site
+        self.world = world
+        self.args = args
+        self.kwargs = kwargs
+        self.entered = site.services.clock.monotonic() if site.timed else 0.0
+        self.handled = sys.exc_info()[1]
+        self.attempts = 0
+        self.first: Outcome | None = None
+        self.permit: Any = None
+        self.probed = False
+        self.exempt = False
+        self.bulkhead: SlotHolder | None = None
+        self.slot: int | None = None
+        self.cancelled: BaseException | None = None
+
+
+class SlotHolder(Protocol):
+    """What an orphaned attempt needs of the bulkhead whose slot it keeps."""
+
+    name: str
+
+    def take(self) -> int | None:
+        """A free slot without waiting, or None."""
+
+    def give(self, slot: int) -> None:
+        """Give a slot back."""
+
+
+_TOLD_TYPES = 256
+_SEEN_KINDS = {kind: Fault(kind) for kind in FaultKind}
+
+
+def fault_of_result(judge: Callable[[Any], object], value: Any) -> Fault | None:
+    """What `classify_result` says of a returned value; one that raises or says nonsense gives INTERNAL."""
+    try:
+        said = judge(value)
+    except Exception:
+        return Fault(FaultKind.INTERNAL, frozenset({FaultFlag.UNCLASSIFIED}))
+    if said is None or said is False:
+        return None
+    if isinstance(said, Fault):
+        return said
+    if isinstance(said, FaultKind):
+        return _SEEN_KINDS[said]
+    return Fault(FaultKind.INTERNAL, frozenset({FaultFlag.UNCLASSIFIED}))

@@ -1,0 +1,150 @@
+"""What the errors of well-known libraries mean, without importing any of them.
+
+The rules stand in modules of their own, one per family of libraries, and a module is
+loaded when the first exception of such a library turns up.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import TYPE_CHECKING
+
+from resilience._core import rules
+from resilience._words import FaultKind
+from resilience.catalogue.response import classify_response
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from resilience._core.faults import Fault
+    from resilience._core.rules import Rule
+
+__all__ = [
+    "Classifier",
+    "classify",
+    "classify_response",
+    "count_everything",
+    "default_classifier",
+    "ignored_retry_after",
+    "kind_of",
+]
+
+# First segment of an exception's module (two for google and azure) -> module of this
+# package whose `RULES` know it.
+HOMES: dict[str, str] = dict.fromkeys(
+    (
+        *("_csv", "_lzma", "_pickle", "_queue", "asyncio", "binascii", "builtins", "concurrent", "ftplib", "gzip"),
+        *("http", "imaplib", "json", "multiprocessing", "queue", "smtplib", "socket", "sqlite3", "ssl", "subprocess"),
+        *("tarfile", "tenacity", "urllib", "xml", "zipfile", "zlib"),
+    ),
+    "stdlib",
+)
+
+_junk = itertools.count()
+
+
+def _rules_of(segment: str) -> Iterable[Rule]:
+    home = HOMES.get(segment)
+    if home is None:
+        return ()
+    from importlib import import_module
+
+    found: tuple[Rule, ...] = import_module(f"resilience.catalogue.{home}").RULES
+    prefix = f"{segment}:"
+    return [rule for rule in found if isinstance(rule.match, str) and rule.match.startswith(prefix)]
+
+
+class _Catalogue(rules.Classifier):
+    """The last parent of all: it has no rules of its own but those of the catalogue."""
+
+    def __reduce__(self) -> str:
+        return "_CATALOGUE"
+
+
+def _wall() -> float:
+    # Read through its module, so that a test that replaces the clock is obeyed.
+    return time.time()
+
+
+_CATALOGUE = _Catalogue(load=_rules_of, wall=_wall, on_junk=_junk.__next__)
+
+
+class Classifier(rules.Classifier):
+    """Turns exceptions into faults: your rules first, then what the catalogue knows.
+
+    Args:
+        parent: asked after this one's own rules (default: `default_classifier()`).
+        otherwise: the kind of an exception that no rule knows (default: INTERNAL with the
+            flag `unclassified`, which never trips and is never retried).
+
+    Example:
+        >>> from resilience import Classifier, FaultKind
+        >>> rules = Classifier().add(LookupError, FaultKind.CONTRACT)
+        >>> str(rules.classify(KeyError("stock")).kind)
+        'contract'
+    """
+
+    def __init__(self, *, parent: rules.Classifier | None = None, otherwise: FaultKind | None = None) -> None:
+        super().__init__(parent=_DEFAULT if parent is None else parent, otherwise=otherwise)
+
+    def child(self) -> Classifier:
+        """Return a classifier that asks its own rules first and then this one's, also those added later."""
+        return Classifier(parent=self)
+
+    def __reduce__(self) -> str | tuple[object, ...]:
+        for name in ("_DEFAULT", "count_everything"):
+            if globals()[name] is self:
+                return name
+        return super().__reduce__()
+
+
+_DEFAULT = Classifier(parent=_CATALOGUE)
+
+count_everything = Classifier(otherwise=FaultKind.DOWNSTREAM)
+"""For `classify=`: every exception that no rule knows counts against the remote, as DOWNSTREAM."""
+
+
+def default_classifier() -> Classifier:
+    """Return the classifier that every call site uses unless it is given another.
+
+    Rules added to it hold for the whole process, also where a `Classifier` was made before.
+
+    Example:
+        >>> from resilience import FaultKind, classify
+        >>> default_classifier().add("warehouse.Offline", FaultKind.TRANSIENT).known(int)
+    """
+    return _DEFAULT
+
+
+def classify(exc: BaseException, handled: BaseException | None = None) -> Fault:
+    """Return the fault behind an exception, by the default classifier; it never raises.
+
+    Args:
+        exc: the exception; it is only read.
+        handled: the exception that was being handled when the call began (default: None);
+            what hangs on that one is not looked at.
+
+    Example:
+        >>> from resilience import classify
+        >>> str(classify(TimeoutError()).kind)
+        'transient'
+    """
+    return _DEFAULT.classify(exc, handled)
+
+
+def kind_of(exc: BaseException) -> FaultKind:
+    """Return the kind of the fault behind an exception, by the default classifier.
+
+    Example:
+        >>> from resilience import kind_of
+        >>> str(kind_of(ValueError("no such size")))
+        'validation'
+    """
+    return _DEFAULT.classify(exc).kind
+
+
+def ignored_retry_after() -> int:
+    """Return how many Retry-After values could not be read, and so were ignored, since the process began."""
+    # A counter's repr is the one look at it that does not move it.
+    return int(repr(_junk)[len("count(") : -1])

@@ -1,0 +1,61 @@
+"""Conditions that several catalogues share, on the exceptions found below one.
+
+A certificate that does not verify and a host that does not exist stay so until
+somebody changes a setting, and clients hide both two to four levels deep behind
+"connection error" or even behind a timeout.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from resilience._core.reading import has_base
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_CUT_SHORT = ("SSLEOFError", "SSLZeroReturnError", "SSLSyscallError", "SSLWantReadError", "SSLWantWriteError")
+
+
+def permanent(below: Sequence[BaseException]) -> bool:
+    """Whether a TLS or DNS failure that stays so is among them."""
+    return tls_permanent(below) or dns_permanent(below)
+
+
+def tls_permanent(below: Sequence[BaseException]) -> bool:
+    """Whether a certificate was refused, or TLS failed otherwise than by being cut off."""
+    return any(is_tls_permanent(exc) for exc in below)
+
+
+def dns_permanent(below: Sequence[BaseException]) -> bool:
+    """Whether a name was looked up that does not exist."""
+    return any(has_base(type(exc), "socket", "gaierror") and is_unknown_name(exc) for exc in below)
+
+
+def is_tls_permanent(exc: BaseException) -> bool:
+    """Whether this is such a TLS error itself."""
+    kind = type(exc)
+    if has_base(kind, "ssl", "SSLCertVerificationError"):
+        return True
+    if not has_base(kind, "ssl", "SSLError") or any(has_base(kind, "ssl", name) for name in _CUT_SHORT):
+        return False
+    return not was_cut_off(exc)
+
+
+def was_cut_off(exc: BaseException) -> bool:
+    """Whether a TLS error of no special class tells of a connection that was cut."""
+    text = str(exc)
+    return "EOF" in text or "timed out" in text or "DECRYPTION_FAILED" in text
+
+
+def is_unknown_name(exc: BaseException) -> bool:
+    """Whether a resolver's error says that the name has no address."""
+    return resolver_code(exc, "EAI_NONAME", "EAI_NODATA", "EAI_ADDRFAMILY")
+
+
+def resolver_code(exc: BaseException, *names: str) -> bool:
+    """Whether the error's code is one of these constants, whose numbers differ by platform."""
+    import socket
+
+    code = exc.args[0] if exc.args else None
+    return type(code) is int and any(code == getattr(socket, name, None) for name in names)
