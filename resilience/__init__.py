@@ -8,13 +8,15 @@ Stacked in any order, they apply in one fixed order:
 
 from __future__ import annotations
 
+from resilience._clock import Clock
 from resilience._context import detached
-from resilience._core.circuit import Permit
 from resilience._core.config import BreakerConfig, BulkheadConfig
 from resilience._core.faults import Fault
+from resilience._core.permit import Permit
 from resilience._core.report import BreakerStatus
 from resilience._core.rules import Classifier
-from resilience._core.trip import Consecutive, FailureRate
+from resilience._core.trip import Consecutive
+from resilience._core.window import FailureRate
 from resilience._decorators import (
     BreakerRef,
     Bulkhead,
@@ -29,7 +31,6 @@ from resilience._decorators import (
     timeout,
 )
 from resilience._describe import Description, describe
-from resilience._clock import Clock
 from resilience._marks import idempotent, interruptible, uninterruptible
 from resilience._policies.circuit_breaker import CircuitBreaker
 from resilience._registry import Registry, default_registry, use_registry

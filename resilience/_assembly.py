@@ -22,9 +22,10 @@ from resilience._marks import DEFAULT_WORKERS, is_idempotent, is_uninterruptible
 from resilience._policies.breaker import BreakerLayers
 from resilience._policies.bulkhead import BulkheadLayers, SharedBulkhead
 from resilience._policies.classifying import classify_with
+from resilience._policies.lane import failure_lane
 from resilience._policies.retry import RetryLayers
 from resilience._policies.timeout import TimeoutLayers
-from resilience._policies.verdicts import counts_first, interrupted_verdict
+from resilience._policies.verdicts import interrupted_verdict
 from resilience._registry import Registry, current_registry
 from resilience._settings import BreakerPolicy, BulkheadPolicy, Policy, RetryPolicy, TimeoutPolicy, one_of_each
 from resilience._site import Call, Site
@@ -35,7 +36,8 @@ from resilience.errors import TimeoutExceeded, shown
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from resilience._policies.circuit_breaker import CircuitBreaker
+    from resilience._core.faults import Fault
+
     from resilience._site import Classify
 
 
@@ -82,6 +84,8 @@ class Assembly:
         self._world: Any = self._assemble_world()
         self.description = self._describe(policies)
         self.pending = self._find_pending()
+        self._count_error: Callable[[int, Exception, Fault], None] = _count_nothing
+        self._learn_breaker()
         self.run: Callable[..., Any] = self._run_async if is_async else self._run_sync
         self.shape = self._choose_shape()
         self.closure = {} if self.shape is None else self._make_closure()
@@ -97,7 +101,9 @@ class Assembly:
                 "idempotent=True (or safe_only=True, to repeat only what was surely not sent)"
             )
         if limit is not None and self._is_async:
-            faults.say(f"@interruptible must stand on a plain function; {self._label} is async, which a timeout cancels")
+            faults.say(
+                f"@interruptible must stand on a plain function; {self._label} is async, which a timeout cancels"
+            )
         if self._timeout_policy is not None:
             self._check_timeout(faults, self._timeout_policy, limit)
         faults.raise_any()
@@ -162,9 +168,7 @@ class Assembly:
             def find() -> SharedBulkhead:
                 return own
 
-        return BulkheadLayers(
-            find, self.site, wait=policy.wait, on_reject=policy.on_reject, fallback=policy.fallback
-        )
+        return BulkheadLayers(find, self.site, wait=policy.wait, on_reject=policy.on_reject, fallback=policy.fallback)
 
     def _assemble_timeout(self) -> TimeoutLayers | None:
         policy = self._timeout_policy
@@ -224,6 +228,10 @@ class Assembly:
                 _ = self._bulkhead.bulkhead
         return pending
 
+    def _learn_breaker(self) -> None:
+        if self._breaker is not None and not self.pending:
+            self._count_error = self._breaker.breaker.count_error
+
     # ------------------------------------------------------------------------------------------------ running the plan
     def _run_sync(self, *args: Any, **kwargs: Any) -> Any:
         call = Call(self.site, self._world, args, kwargs)
@@ -260,7 +268,9 @@ class Assembly:
             breaker.unless is not None or breaker.classify_result is not None or breaker.account == "call"
         ):
             return None
-        if timeout is not None and (not self._is_async or timeout.per_attempt is not None or timeout.pass_as is not None):
+        if timeout is not None and (
+            not self._is_async or timeout.per_attempt is not None or timeout.pass_as is not None
+        ):
             return None
         if self.site.uninterruptible:
             return None
@@ -286,7 +296,7 @@ class Assembly:
             "interrupted": self._interrupted,
             "outer_deadline": DEADLINE.get,
             "recover": self._recovery_function(),
-            "settled": self._settled,
+            "settled": _nothing_to_settle,
             "slow": self.run,
             "time": time,
             "type": type,
@@ -294,7 +304,7 @@ class Assembly:
         if self._is_async:
             closure |= self._async_closure()
         if self.pending:
-            closure |= {"circuit": _NOT_YET, "door": _nothing, "slow": self._run_pending, "queue": (None,)}
+            closure |= {"circuit": NOT_YET, "door": _nothing, "slow": self._run_pending, "queue": (None,)}
         return closure | self.shared_closure()
 
     def shared_closure(self) -> dict[str, Any]:
@@ -306,9 +316,10 @@ class Assembly:
             breaker = self._breaker.breaker
             closure |= {
                 "circuit": breaker.circuit,
-                "count": breaker.circuit.counter.tick,
+                "count": breaker.circuit.totals.successes.tick,
                 "door": self._breaker.refusal,
                 "refuse": breaker.refuse,
+                "settled": failure_lane(breaker, self.site),
                 "succeeded": lambda episode: breaker.record(episode, Verdict.SUCCESS),
                 "slow": self.run,
             }
@@ -352,6 +363,7 @@ class Assembly:
         for find in self.pending:
             find()
         self.pending = []
+        self._learn_breaker()
         self.on_found()
         return self.run(*args, **kwargs)
 
@@ -359,22 +371,11 @@ class Assembly:
         """Replaced by whoever made a wrapper from `closure`."""
 
     # ------------------------------------------------------------------------------------------------ leaving the straight path
-    def _settled(self, episode: int, error: Exception) -> bool:
-        """Report a failed attempt from inside its `except` block; False where more has to be known outside of it."""
-        if self._breaker is None:
-            return True
-        if error.__context__ is not None:
-            return False
-        self._report(episode, error, None)
-        return True
-
-    def _report(self, episode: int, error: Exception, handled: BaseException | None) -> None:
+    def _report(self, episode: int, error: Exception) -> None:
+        """Report a failed attempt from outside of its `except` block."""
         if self._breaker is not None:
-            breaker = self._breaker.breaker
-            fault = self.site.classify(error, handled)
-            verdict = breaker.verdict(fault)
-            if verdict is not Verdict.FAILURE or counts_first(error, breaker.serial):
-                breaker.record(episode, verdict, fault)
+            handled = sys.exc_info()[1]
+            self._count_error(episode, error, self.site.classify(error, handled))
 
     def _interrupted(self, episode: int, error: BaseException, started: float | None) -> None:
         """Report an attempt that was cancelled: nothing, unless a deadline of ours did it (P17)."""
@@ -395,7 +396,7 @@ class Assembly:
         return self._recover_async if self._is_async else self._recover_sync
 
     def _raise_sync(self, episode: int, failed: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._report(episode, failed, sys.exc_info()[1])
+        self._report(episode, failed)
         try:
             raise_unchanged(failed)
         finally:
@@ -404,7 +405,7 @@ class Assembly:
     async def _raise_async(
         self, episode: int, failed: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        self._report(episode, failed, sys.exc_info()[1])
+        self._report(episode, failed)
         try:
             raise_unchanged(failed)
         finally:
@@ -435,11 +436,8 @@ class Assembly:
         call.attempts = 1
         outcome = Outcome(error=failed)
         fault = self.site.judge(call, outcome)
-        if self._breaker is not None:
-            breaker = self._breaker.breaker
-            verdict = breaker.verdict(fault)
-            if verdict is not Verdict.FAILURE or counts_first(failed, breaker.serial):
-                breaker.record(episode, verdict, fault)
+        if self._breaker is not None and fault is not None:
+            self._count_error(episode, failed, fault)
         call.first = outcome
         return outcome
 
@@ -450,8 +448,10 @@ class Assembly:
         timeout, retry = self._timeout_policy, self._retry_policy
         if bulkhead is not None:
             shared = bulkhead.name or self._label
-            cap = "" if bulkhead.config is None else (
-                f", max_in_flight={bulkhead.config.max_in_flight}, max_waiting={bulkhead.config.longest_line}"
+            cap = (
+                ""
+                if bulkhead.config is None
+                else (f", max_in_flight={bulkhead.config.max_in_flight}, max_waiting={bulkhead.config.longest_line}")
             )
             layers.append((Layer.BULKHEAD, f"{shared}{cap}, wait={bulkhead.wait:g} s, on_reject={bulkhead.on_reject}"))
         if timeout is not None and timeout.budget is not None:
@@ -483,11 +483,19 @@ class _NotYet:
     closed = closed_windowed = clean = 0
 
 
-_NOT_YET = _NotYet()
+NOT_YET = _NotYet()
 
 
 def _nothing() -> None:
     return None
+
+
+def _nothing_to_settle(episode: int, error: Exception) -> bool:
+    return True
+
+
+def _count_nothing(episode: int, error: Exception, fault: Fault) -> None:
+    """For a site without a breaker, or whose breaker is not found yet: no attempt takes the straight path."""
 
 
 def _timeout_details(timeout: TimeoutPolicy) -> str:
@@ -540,4 +548,3 @@ def takes_keyword(fn: Any, name: str) -> bool:
 def classify_function(policy: BreakerPolicy | None) -> Classify:
     """The call site's way to classify an exception: its own rules, else the ready-made ones."""
     return classify_with(None if policy is None else policy.classify, default_classifier())
-

@@ -7,22 +7,25 @@ re-made around a wrapper of their function. Everything else that can be called
 
 from __future__ import annotations
 
+import sys
 import warnings
-from types import FunctionType, MethodType
+from functools import partial, update_wrapper
+from types import FunctionType, MethodType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from resilience._assembly import Assembly
+from resilience._assembly import Assembly, takes_keyword
 from resilience._core.order import POSITION
 from resilience._describe import ATTRIBUTE, Description, own_description
 from resilience._engine.straight import Shape, compile_wrapper, rebind
 from resilience._settings import Policy, one_of_each
-from resilience._trampoline import trampoline
+from resilience._trampoline import trampoline, without_callee
 from resilience.errors import CompositionWarning, ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
 _GENERATOR, _COROUTINE, _ITERABLE_COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x100, 0x200
+_DEEPEST = 64
 
 
 def decorate(target: Any, *policies: Policy) -> Any:
@@ -34,6 +37,8 @@ def decorate(target: Any, *policies: Policy) -> Any:
     """
     if isinstance(target, (staticmethod, classmethod)):
         return type(target)(decorate(target.__func__, *policies))
+    if isinstance(target, MethodType):
+        return MethodType(decorate(target.__func__, *policies), target.__self__)
     _refuse_what_is_no_function(target)
     found = own_description(target)
     if found is not None:
@@ -51,20 +56,20 @@ def decorate(target: Any, *policies: Policy) -> Any:
 # ---------------------------------------------------------------------------------------------- plain functions
 def _wrap_function(fn: FunctionType, assembly: Assembly) -> FunctionType:
     shape = assembly.shape or _plan_only(is_async(fn))
-    closure = assembly.closure if assembly.shape else {"circuit": None, "slow": assembly.run}
+    closure = assembly.closure if assembly.shape else {"circuit": _NEVER_CLOSED, "slow": assembly.run}
     wrapper = compile_wrapper(fn, shape, closure)
-    wrapper.__module__ = fn.__module__
-    wrapper.__name__ = fn.__name__
-    wrapper.__qualname__ = fn.__qualname__
-    wrapper.__doc__ = fn.__doc__
-    wrapper.__annotations__ = fn.__annotations__
-    if hasattr(fn, "__type_params__"):
-        wrapper.__type_params__ = fn.__type_params__
-    wrapper.__dict__.update(fn.__dict__)
-    wrapper.__wrapped__ = fn  # type: ignore[attr-defined]  # as functools.wraps does
+    update_wrapper(wrapper, fn)
     _put_description(wrapper, assembly.description)
     _rebind_when_found(wrapper, assembly)
     return wrapper
+
+
+_NEVER_CLOSED = SimpleNamespace(closed=0)
+"""The circuit of a wrapper whose every call takes the plan."""
+
+
+def _plan_only(is_async: bool) -> Shape:
+    return Shape(is_async, breaker=True, windowed=False, bulkhead=False, budget=False, retry=False, fail_fast=False)
 
 
 def _rebind_when_found(wrapper: FunctionType, assembly: Assembly) -> None:
@@ -84,35 +89,82 @@ def _put_description(wrapper: Any, description: Description) -> None:
 # ---------------------------------------------------------------------------------------------- everything else
 def _wrap_object(target: Any, policies: tuple[Policy, ...], own_bulkhead: Any) -> Any:
     # Only now: wrapt is needed by few, and costs everybody who imports it.
-    from resilience._proxy import PolicyProxy
+    from resilience._proxy import AsyncPolicyProxy, PolicyProxy
 
+    _refuse_unknown_keyword(target, policies)
     through = trampoline(is_async(target), target)
-    assembly = Assembly(through, policies, is_async(target), label_of(target), own_bulkhead)
-    assembly.description.stands_for(target)
+    assembly = Assembly(through, _through(policies), is_async(target), label_of(target), own_bulkhead)
+    assembly.description.stands_for(target, policies)
     call = _wrap_function(through, assembly)
-    return PolicyProxy(target, call, assembly.description)
+    return (AsyncPolicyProxy if is_async(target) else PolicyProxy)(target, call, assembly.description)
+
+
+def _through(policies: tuple[Policy, ...]) -> tuple[Policy, ...]:
+    """Policies for a trampoline: a user's function of the call's arguments must not meet the callable in front."""
+    return tuple(map(_for_trampoline, policies))
+
+
+def _for_trampoline(policy: Policy) -> Policy:
+    values = policy.as_dict()
+    changed = {name: without_callee(values[name]) for name in ("fallback", "unless") if callable(values.get(name))}
+    return type(policy)(**{**values, **changed}) if changed else policy
+
+
+def _refuse_unknown_keyword(target: Any, policies: tuple[Policy, ...]) -> None:
+    """A trampoline takes any keyword, so the callable itself is asked."""
+    for policy in policies:
+        name = getattr(policy, "pass_as", None)
+        if name is not None and not takes_keyword(target, name):
+            raise ConfigurationError(
+                f"pass_as must be a parameter of {label_of(target)} that can be given by name, got {name!r}"
+            )
+
+
+def caller(policies: tuple[Policy, ...], target: Any) -> FunctionType:
+    """A function that calls any callable like `target` (its first argument) under the policies."""
+    _refuse_what_is_no_function(target)
+    _refuse_generators(target)
+    through = trampoline(is_async(target), target)
+    through.__name__ = through.__qualname__ = "compose"
+    return _wrap_function(through, Assembly(through, _through(policies), is_async(target), "resilience:compose"))
 
 
 # ---------------------------------------------------------------------------------------------- what it is
 def is_async(target: Any) -> bool:
     """Whether calling it gives a coroutine to await: coroutine functions, partials of them, async `__call__`."""
-    while type(target).__name__ == "partial" and hasattr(target, "func"):
-        target = target.func
-    if isinstance(target, MethodType):
-        target = target.__func__
-    code = getattr(target, "__code__", None)
-    if code is None:
-        code = getattr(getattr(type(target), "__call__", None), "__code__", None)
-    return bool(getattr(code, "co_flags", 0) & _COROUTINE)
+    if _flags_of(target) & (_COROUTINE | _ITERABLE_COROUTINE):
+        return True
+    # Marked by inspect.markcoroutinefunction, which nobody can have called without importing inspect.
+    inspect = sys.modules.get("inspect")
+    return inspect is not None and bool(inspect.iscoroutinefunction(target))
 
 
 def label_of(target: Any) -> str:
-    """`module:qualname` of a callable; of its type where it has no name."""
-    named = target.func if type(target).__name__ == "partial" and hasattr(target, "func") else target
+    """`module:qualname` of a callable, of its type where it has no name; on one line whatever they hold."""
+    named = _behind_partials(target)
     name = getattr(named, "__qualname__", None)
     if not isinstance(name, str):
         named, name = type(named), type(named).__qualname__
-    return f"{getattr(named, '__module__', None) or 'builtins'}:{name}"
+    module = getattr(named, "__module__", None)
+    label = f"{module if isinstance(module, str) else 'builtins'}:{name}"
+    return label if label.isprintable() else ascii(label)[1:-1]
+
+
+def _behind_partials(target: Any) -> Any:
+    while isinstance(target, partial):
+        target = target.func
+    return target
+
+
+def _flags_of(target: Any) -> int:
+    """The code flags of what runs in the end: behind partials, of a method's function, of a class's `__call__`."""
+    target = _behind_partials(target)
+    target = getattr(target, "__func__", target)
+    for place in (target, getattr(type(target), "__call__", None)):  # noqa: B004  # the method is wanted
+        flags = getattr(getattr(place, "__code__", None), "co_flags", None)
+        if isinstance(flags, int):
+            return flags
+    return 0
 
 
 def _refuse_what_is_no_function(target: Any) -> None:
@@ -125,14 +177,7 @@ def _refuse_what_is_no_function(target: Any) -> None:
 
 
 def _refuse_generators(target: Any) -> None:
-    while type(target).__name__ == "partial" and hasattr(target, "func"):
-        target = target.func
-    if isinstance(target, MethodType):
-        target = target.__func__
-    code = getattr(target, "__code__", None)
-    if code is None:
-        code = getattr(getattr(type(target), "__call__", None), "__code__", None)
-    flags = getattr(code, "co_flags", 0)
+    flags = _flags_of(target)
     if flags & _ASYNC_GENERATOR or (flags & _GENERATOR and not flags & _ITERABLE_COROUTINE):
         kind = "an async generator function" if flags & _ASYNC_GENERATOR else "a generator function"
         raise ConfigurationError(
@@ -141,17 +186,11 @@ def _refuse_generators(target: Any) -> None:
         )
 
 
+# ---------------------------------------------------------------------------------------------- what is below it
 def _warn_of_foreign_order(target: Any, policies: tuple[Policy, ...]) -> None:
     """A foreign decorator between ours keeps them apart, so they apply as stacked, which may be the wrong way round."""
-    seen: set[int] = set()
-    below: Any = target
-    while below is not None and id(below) not in seen:
-        seen.add(id(below))
-        below = getattr(below, "__wrapped__", None)
-        found = own_description(below)
-        if found is None:
-            continue
-        ours = [(policy.kind, layer) for policy in policies for layer in policy.places()]
+    ours = [(policy.kind, layer) for policy in policies for layer in policy.places()]
+    for found in _descriptions_below(target):
         theirs = [(policy.kind, layer) for policy in found.policies for layer in policy.places()]
         for kind, layer in ours:
             for inner_kind, inner_layer in theirs:
@@ -160,20 +199,25 @@ def _warn_of_foreign_order(target: Any, policies: tuple[Policy, ...]) -> None:
                         f"{label_of(target)}: {kind} stands outside {inner_kind}, with a foreign decorator between them; "
                         f"it belongs inside. Put the foreign decorator above or below all policies",
                         CompositionWarning,
-                        stacklevel=5,
+                        stacklevel=_level_outside(),
                     )
                     return
 
 
-def _plan_only(is_async: bool) -> Shape:
-    """A wrapper whose every call takes the plan: a circuit that is never closed."""
-    return Shape(is_async, breaker=True, windowed=False, bulkhead=False, budget=False, retry=False, fail_fast=False)
+def _descriptions_below(target: Any) -> Iterator[Description]:
+    """Our wrappers under foreign ones, as far as partials and `__wrapped__` lead to them."""
+    for _ in range(_DEEPEST):
+        target = target.func if isinstance(target, partial) else getattr(target, "__wrapped__", None)
+        if target is None:
+            return
+        found = own_description(target) or own_description(getattr(target, "__func__", None))
+        if found is not None:
+            yield found
 
 
-def caller(policies: tuple[Policy, ...], target: Any) -> FunctionType:
-    """A function that calls any callable like `target` (its first argument) under the policies."""
-    _refuse_what_is_no_function(target)
-    _refuse_generators(target)
-    through = trampoline(is_async(target), target)
-    through.__name__ = through.__qualname__ = "compose"
-    return _wrap_function(through, Assembly(through, policies, is_async(target), "resilience:compose"))
+def _level_outside() -> int:
+    """The `stacklevel` of the frame that decorates, for a caller in this module."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("resilience."):
+        frame, level = frame.f_back, level + 1
+    return level

@@ -12,9 +12,9 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from resilience._core import deadline as deadlines
-from resilience._core.deadline import Deadline
 
 if TYPE_CHECKING:
+    from resilience._core.deadline import Deadline
     from collections.abc import Iterator
 
 DEADLINE: ContextVar[Deadline | None] = ContextVar("resilience_deadline", default=None)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from resilience._core.order import Layer
 from resilience._core.record import Record
 from resilience.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from resilience._core.order import Layer
     from resilience._policies.bulkhead import SharedBulkhead
     from resilience._policies.circuit_breaker import CircuitBreaker
 
@@ -63,6 +63,18 @@ class Description:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"Description.{name} is read-only")
 
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"Description.{name} is read-only")
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both tell the same."""
+        if not isinstance(other, Description):
+            return NotImplemented
+        return (self.name, self.layers) == (other.name, other.layers)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.layers))
+
     @property
     def breaker(self) -> CircuitBreaker | None:
         """The shared breaker; a reference without settings registers the defaults now if nobody has yet."""
@@ -77,9 +89,10 @@ class Description:
         """Say which very object this describes, and put the description on it."""
         object.__setattr__(self, "_wrapper", weakref.ref(wrapper))
 
-    def stands_for(self, target: Any) -> None:
-        """Say which callable was decorated, where the wrapper calls it through a function of our own."""
+    def stands_for(self, target: Any, policies: tuple[Any, ...]) -> None:
+        """Say what was decorated with what, where the wrapper calls it through a function of our own."""
         object.__setattr__(self, "fn", target)
+        object.__setattr__(self, "policies", policies)
 
     def describes(self, candidate: object) -> bool:
         """Whether this describes `candidate` itself, and not something that copied its attributes."""

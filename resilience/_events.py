@@ -27,11 +27,12 @@ class Hub:
 
     def __init__(self, clock: Callable[[], Clock]) -> None:
         self._clock = clock
-        self._outbox: deque[ev.Event] = deque()
+        self.outbox: deque[ev.Event] = deque()
         self._delivering = threading.Lock()
         self._subscriptions: tuple[tuple[Sink, frozenset[type[ev.Event]] | None], ...] = ()
         self._sequence = 0
-        self._wanted: frozenset[type[ev.Event]] = frozenset()
+        self.wanted: frozenset[type[ev.Event]] = frozenset()
+        # Public for those who look before they call: an empty outbox needs no delivery.
         self.counts: Tally[str] = Tally()
         """Rare things worth a figure: config conflicts, sink failures, unclassified exceptions by type."""
 
@@ -48,11 +49,11 @@ class Hub:
 
     def _set(self, subscriptions: tuple[tuple[Sink, frozenset[type[ev.Event]] | None], ...]) -> None:
         self._subscriptions = subscriptions
-        self._wanted = frozenset(kind for _, only in subscriptions for kind in (ev.OPTIONAL if only is None else only))
+        self.wanted = frozenset(kind for _, only in subscriptions for kind in (ev.OPTIONAL if only is None else only))
 
     def wants(self, kind: type[ev.Event]) -> bool:
         """Whether a listener asked for this type: one that nobody asked for is not even built."""
-        return kind in self._wanted
+        return kind in self.wanted
 
     # ------------------------------------------------------------------------------------------------ sending
     def put(self, event: ev.Event) -> None:
@@ -60,11 +61,11 @@ class Hub:
         clock = self._clock()
         event.__dict__["at"] = clock.monotonic()
         event.__dict__["time_ns"] = clock.time_ns()
-        self._outbox.append(event)
+        self.outbox.append(event)
 
     def deliver(self) -> None:
         """Hand out what is waiting, unless another thread is at it (which then does it for us)."""
-        while self._outbox and self._delivering.acquire(blocking=False):
+        while self.outbox and self._delivering.acquire(blocking=False):
             try:
                 self._drain()
             finally:
@@ -79,7 +80,7 @@ class Hub:
     def _drain(self) -> None:
         while True:
             try:
-                event = self._outbox.popleft()
+                event = self.outbox.popleft()
             except IndexError:
                 return
             self._sequence += 1
@@ -97,7 +98,11 @@ class Hub:
         key = f"sink_failed:{name}"
         self.counts[key] += 1
         if self.counts[key] == 1:
-            logger().warning("event listener %s failed with %s; it goes on being called, further failures are only counted", name, type(error).__name__)
+            logger().warning(
+                "event listener %s failed with %s; it goes on being called, further failures are only counted",
+                name,
+                type(error).__name__,
+            )
             # Not for the failed listener alone: others may count failures. The outbox is being drained right now.
             self.put(ev.SinkFailed(name=name, sink=name, error=type(error).__name__))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from resilience._core.checks import Faults
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 _IDEMPOTENT = "__resilience_idempotent__"
 _INTERRUPTIBLE = "__resilience_interruptible__"
 _UNINTERRUPTIBLE = "__resilience_uninterruptible__"
+_MARKS = (_IDEMPOTENT, _INTERRUPTIBLE, _UNINTERRUPTIBLE)
 
 DEFAULT_WORKERS = 8
 
@@ -71,29 +73,40 @@ def uninterruptible(fn: F) -> F:
 
 def is_idempotent(fn: object) -> bool:
     """Whether the function is marked idempotent."""
-    return bool(_read(fn, _IDEMPOTENT))
+    return _read(fn, _IDEMPOTENT) is True
 
 
 def is_uninterruptible(fn: object) -> bool:
     """Whether the function is marked uninterruptible."""
-    return bool(_read(fn, _UNINTERRUPTIBLE))
+    return _read(fn, _UNINTERRUPTIBLE) is True
 
 
 def worker_limit(fn: object) -> int | None:
     """The number of workers of an interruptible function (0: the default), None for any other."""
-    found = _read(fn, _INTERRUPTIBLE)
-    return found if isinstance(found, int) and not isinstance(found, bool) else None
+    return _read(fn, _INTERRUPTIBLE)
 
 
-def _read(fn: object, mark: str) -> object:
-    inner = getattr(fn, "func", None) if type(fn).__name__ == "partial" else None
-    found = getattr(fn, mark, None)
-    return getattr(inner, mark, None) if found is None and inner is not None else found
+def copy_marks(source: object, target: object) -> None:
+    """Put the marks of a callable on a function that stands for it."""
+    for mark in _MARKS:
+        found = _read(source, mark)
+        if found is not None:
+            setattr(target, mark, found)
+
+
+def _read(fn: object, mark: str) -> int | None:
+    """The mark of a callable: its own, that of the function of a partial, or that of its class's `__call__`."""
+    for place in (fn, getattr(type(fn), "__call__", None)):  # noqa: B004  # the method is wanted
+        found = getattr(place, mark, None)
+        # Anything else is an answer of somebody's `__getattr__`, which promises nothing.
+        if isinstance(found, int):
+            return found
+    return _read(fn.func, mark) if isinstance(fn, partial) else None
 
 
 def _mark(fn: Any, name: str, attribute: str, value: object) -> Any:
     target = fn.__func__ if isinstance(fn, (staticmethod, classmethod)) else fn
-    if is_ours(target):
+    if is_ours(target) or is_ours(getattr(target, "__func__", None)):
         raise ConfigurationError(f"@{name} stands above a policy of {target!r}: move it down, next to the function")
     if not callable(target):
         raise ConfigurationError(f"@{name} marks a function, got {type(fn).__name__}")

@@ -6,6 +6,7 @@ wrapper of a trampoline, which gets the (bound) callable as its first argument.
 
 from __future__ import annotations
 
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 import wrapt
@@ -16,8 +17,24 @@ if TYPE_CHECKING:
     from resilience._describe import Description
 
 
+class BoundPolicyProxy(wrapt.BoundFunctionWrapper):  # type: ignore[misc]  # wrapt ships no types for it
+    """A proxy bound by a descriptor of its own making; like a method it leads to what was bound."""
+
+    @property
+    def __func__(self) -> PolicyProxy:
+        found: PolicyProxy = self._self_parent
+        return found
+
+    @property
+    def resilience(self) -> Description:
+        """What the policies are, in the order in which they apply."""
+        return self.__func__.resilience
+
+
 class PolicyProxy(wrapt.FunctionWrapper):  # type: ignore[misc]  # wrapt ships no types for it
     """The callable it wraps, with policies."""
+
+    __bound_function_wrapper__ = BoundPolicyProxy
 
     def __init__(self, wrapped: Any, call: FunctionType, description: Description) -> None:
         def through(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -32,3 +49,31 @@ class PolicyProxy(wrapt.FunctionWrapper):  # type: ignore[misc]  # wrapt ships n
         """What the policies are, in the order in which they apply."""
         found: Description = self._self_description
         return found
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        bind = getattr(type(self.__wrapped__), "__get__", None)
+        bound = None if bind is None else bind(self.__wrapped__, instance, owner)
+        if type(bound) is MethodType and bound.__func__ is self.__wrapped__:
+            # As a function binds: the policies see the instance as the first argument.
+            return MethodType(self, instance)
+        return super().__get__(instance, owner)
+
+    # Like a function: its copy is itself, and it is pickled by name.
+    def __copy__(self) -> PolicyProxy:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> PolicyProxy:
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> str:
+        name = getattr(self, "__qualname__", None)
+        if not isinstance(name, str):
+            raise TypeError(f"a {type(self.__wrapped__).__name__} with policies has no name to be pickled by")
+        return name
+
+
+class AsyncPolicyProxy(PolicyProxy):
+    """Its `__call__` is a coroutine function: that is how frameworks tell an async callable object."""
+
+    async def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        return await super().__call__(*args, **kwargs)

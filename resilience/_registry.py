@@ -106,11 +106,16 @@ class Registry:
             found = self._bulkheads.get(name)
             if found is None:
                 if config is None:
-                    raise ConfigurationError(f"bulkhead {name!r} is not registered: give it max_in_flight where it is first used")
+                    raise ConfigurationError(
+                        f"bulkhead {name!r} is not registered: give it max_in_flight where it is first used"
+                    )
                 found = self._bulkheads[name] = SharedBulkhead(name, config.max_in_flight, config.longest_line, self)
                 return found
         present = BulkheadConfig(found.max_in_flight, found.max_waiting)
-        if config is not None and (config.max_in_flight, config.longest_line) != (found.max_in_flight, found.max_waiting):
+        if config is not None and (config.max_in_flight, config.longest_line) != (
+            found.max_in_flight,
+            found.max_waiting,
+        ):
             self._conflict(name, present.differences(config))
         return found
 

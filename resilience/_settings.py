@@ -153,7 +153,11 @@ class TimeoutPolicy(Policy):
                 values[name] = faults.seconds(name, values[name])
         if values["budget"] is None and values["per_attempt"] is None:
             faults.say("budget or per_attempt must be given: a timeout of nothing limits nothing")
-        if not faults and None not in (values["budget"], values["per_attempt"]) and values["per_attempt"] > values["budget"]:
+        if (
+            not faults
+            and None not in (values["budget"], values["per_attempt"])
+            and values["per_attempt"] > values["budget"]
+        ):
             faults.add("per_attempt", values["per_attempt"], f"<= budget ({values['budget']:g})")
         pass_as = values["pass_as"]
         if pass_as is not None and not (isinstance(pass_as, str) and pass_as.isidentifier()):

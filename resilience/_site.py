@@ -62,6 +62,7 @@ class Site:
         budget: the limit of a whole call in seconds, or None.
         counts: whether our own deadlines count against the breaker.
         uninterruptible: whether an attempt once begun is waited for, whatever is cancelled.
+        bare: what the site's classifier knows of exceptions that carry nothing but texts, by their type.
         judge_result: tells which returned values are faults, or None.
     """
 
@@ -75,6 +76,7 @@ class Site:
         self.budget: float | None = None
         self.uninterruptible = False
         self.judge_result: Callable[[Any], object] | None = None
+        self.bare: dict[type, Fault] = getattr(getattr(classify, "__self__", None), "bare", {})
         self._classify = classify
         self._told: set[str] = set()
 
@@ -82,7 +84,7 @@ class Site:
     def classify(self, error: BaseException, handled: BaseException | None) -> Fault:
         """The fault behind an exception; one that no rule knows is told once, since it will never trip."""
         fault = self._classify(error, handled)
-        if FaultFlag.UNCLASSIFIED in fault.flags:
+        if fault.flags and _UNCLASSIFIED in fault.flags:
             self._tell(error)
         return fault
 
@@ -184,6 +186,8 @@ class SlotHolder(Protocol):
 
 
 _TOLD_TYPES = 256
+# Spelled out, an enum's member costs more than the rest of the line on Python 3.11.
+_UNCLASSIFIED = FaultFlag.UNCLASSIFIED
 _SEEN_KINDS = {kind: Fault(kind) for kind in FaultKind}
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from resilience._marks import copy_marks
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FunctionType
@@ -12,10 +14,17 @@ if TYPE_CHECKING:
 def trampoline(is_async: bool, target: object) -> FunctionType:
     """A function of its own that calls what it is given; it carries the marks of `target`."""
     made = _async_call() if is_async else _sync_call()
-    for name, value in getattr(target, "__dict__", {}).items():
-        if isinstance(name, str) and name.startswith("__resilience_"):
-            setattr(made, name, value)
-    return made
+    copy_marks(target, made)
+    return made  # type: ignore[no-any-return]  # made right below
+
+
+def without_callee(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` for the arguments of a trampoline: it gets those of the call, without the callable in front."""
+
+    def call(callee: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return call
 
 
 def _sync_call() -> Any:

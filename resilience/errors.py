@@ -57,7 +57,7 @@ class RejectedError(ResilienceError):
     code = "rejected"
 
     def __init__(self, name: str, retry_after: float | None = None) -> None:
-        super().__init__(name, retry_after)
+        # `args` are set by `__new__` already: a refusal is raised in floods, so no call more than needed.
         self.name = name
         self.retry_after = retry_after
 

@@ -1,4 +1,4 @@
-"""The circuit: one transition table, permits that name their episode, leased probes.
+"""The circuit: it moves by the transition table, gives permits that name their episode, and leases probes.
 
 What moves it
     Results move it only in the episode they were admitted in: a state change starts a
@@ -14,130 +14,44 @@ Who may decide half-open
 
 What others may read
     `closed`, `closed_windowed`, `clean` and `edge` let the compiled straight path
-    admit and count a healthy call without a lock. `view` is one immutable tuple, replaced
+    admit and count a healthy call without a lock, `strikes` a failure of a plain streak. `view` is one immutable tuple, replaced
     in one store, from which state, status and the door are read at any moment.
     Everything else belongs to whoever holds the owner's lock.
 """
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from resilience._core import events as ev
-from resilience._core.counter import Counter
-from resilience._words import BreakerMode, CircuitState, ProbeEnd, Verdict, Word
+from resilience._core.permit import Permit
+from resilience._core.totals import Totals
+from resilience._core.transitions import MANUAL, TRANSITIONS, Input
+from resilience._core.view import FOREVER, View, slot_refusal
+from resilience._words import BreakerMode, CircuitState, ProbeEnd, Verdict
 
 if TYPE_CHECKING:
-    from typing import NoReturn
-
     from resilience._core.config import BreakerConfig
     from resilience._core.faults import Fault
-    from resilience._core.trip import Frozen
+    from resilience._core.trip import Figures, Strikes, TripMachine
 
 CLOSED, OPEN, HALF_OPEN = CircuitState.CLOSED, CircuitState.OPEN, CircuitState.HALF_OPEN
 NORMAL, FORCED, DISABLED, SHADOW = BreakerMode.NORMAL, BreakerMode.FORCED, BreakerMode.DISABLED, BreakerMode.SHADOW
-SUCCESS, FAILURE, ANSWERED, NEUTRAL = Verdict.SUCCESS, Verdict.FAILURE, Verdict.ANSWERED, Verdict.NEUTRAL
+SUCCESS, FAILURE, NEUTRAL = Verdict.SUCCESS, Verdict.FAILURE, Verdict.NEUTRAL
 
-
-class Input(Word):
-    """What can move a circuit."""
-
-    TRIPPED = "tripped"
-    COOLED = "cooled"
-    PROBES_SUCCEEDED = "probes_succeeded"
-    PROBE_FAILED = "probe_failed"
-    RESET = "reset"
-    FORCED = "forced_open"
-    DISABLED = "disabled"
-    ENABLED = "enabled"
-
-
-TRANSITIONS: dict[tuple[CircuitState, Input], CircuitState] = {
-    (CLOSED, Input.TRIPPED): OPEN,
-    (OPEN, Input.COOLED): HALF_OPEN,
-    (HALF_OPEN, Input.PROBES_SUCCEEDED): CLOSED,
-    (HALF_OPEN, Input.PROBE_FAILED): OPEN,
-    # --- an operator's rows
-    (OPEN, Input.RESET): CLOSED,
-    (HALF_OPEN, Input.RESET): CLOSED,
-    (CLOSED, Input.FORCED): OPEN,
-    (OPEN, Input.FORCED): OPEN,
-    (HALF_OPEN, Input.FORCED): OPEN,
-    (CLOSED, Input.DISABLED): CLOSED,
-    (OPEN, Input.DISABLED): CLOSED,
-    (HALF_OPEN, Input.DISABLED): CLOSED,
-    (CLOSED, Input.ENABLED): CLOSED,
-    (OPEN, Input.ENABLED): CLOSED,
-}
-
-
-class Permit:
-    """Leave to make one attempt; its result is reported on it.
-
-    False in a truth test when the call was bypassed instead.
-
-    Attributes:
-        episode: the episode it was given in; a report from a later one is late.
-        probe: whether it is one of the probes of a half-open circuit.
-        bypassed: nothing was admitted, the call site asked to be skipped.
-        exempt: its report is of no interest: bypassed, disabled, a nested call in a probe.
-        settled: it has been reported on; a second report does nothing.
-        leased_at, lease: when a probe's lease began and how long it lasts, in seconds.
-    """
-
-    __slots__ = ("__weakref__", "bypassed", "episode", "exempt", "lease", "leased_at", "probe", "settled")
-
-    def __init__(self, episode: int, *, exempt: bool = False, bypassed: bool = False) -> None:
-        self.episode = episode
-        self.probe = False
-        self.exempt = exempt
-        self.bypassed = bypassed
-        self.settled = False
-        self.leased_at = 0.0
-        self.lease = 0.0
-
-    def __bool__(self) -> bool:
-        return not self.bypassed
-
-    def __repr__(self) -> str:
-        what = "bypassed" if self.bypassed else "probe" if self.probe else "exempt" if self.exempt else "plain"
-        return f"<Permit {what}, episode {self.episode}{', settled' if self.settled else ''}>"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a permit belongs to the breaker that gave it, in this process: it can't be pickled")
-
-
-FOREVER = math.inf
-"""The wait of a circuit that only an operator can end."""
-
-
-class View(NamedTuple):
-    """One consistent moment of a circuit, for readers without a lock."""
-
-    state: CircuitState
-    mode: BreakerMode
-    episode: int
-    opened_at: float
-    open_for: float | None
-    opened_ns: int | None
-    changed_ns: int
-    probes: tuple[Permit, ...]
-    held: Frozen
-    last_failure: tuple[Fault, int] | None
-    """The last fault that counted, and the wall clock then."""
+_new_tuple = tuple.__new__
 
 
 class Circuit:
     """One breaker's machine. `now` is monotonic seconds, `time_ns` the wall clock for records.
 
-    Its owner calls it under a lock and takes the `events` that followed afterwards.
+    Both come last everywhere. Its owner calls it under a lock and takes the `events`
+    that followed afterwards.
     """
 
     __slots__ = (
         "_changed_ns",
         "_config",
-        "_last_failure",
         "_mode",
         "_name",
         "_open_for",
@@ -148,79 +62,56 @@ class Circuit:
         "_published",
         "_state",
         "_trip",
-        "_windowed",
-        "answered",
         "clean",
         "closed",
         "closed_windowed",
-        "counter",
         "edge",
         "episode",
         "events",
-        "failures",
-        "late",
-        "late_accepted",
-        "probes_failed",
-        "probes_released",
-        "probes_started",
-        "probes_succeeded",
+        "last_failure",
+        "strikes",
+        "totals",
         "view",
-        "would_refuse",
     )
 
     def __init__(self, config: BreakerConfig, name: str = "circuit", time_ns: int = 0) -> None:
         self._config = config
         self._name = name
-        self._trip = config.trip.machine()
-        self._windowed = config.trip.windowed
+        self._trip: TripMachine = config.trip.machine()
         self._mode = SHADOW if config.shadow else NORMAL
         self._state = CLOSED
         self._opened_at = 0.0
         self._open_for: float | None = 0.0
         self._opened_ns: int | None = None
         self._changed_ns = time_ns
-        self._last_failure: tuple[Fault, int] | None = None
         self._probes: list[Permit] = []
         self._probe_successes = 0
         self._published = True
         self.episode = 1
-        self.counter = Counter()
+        self.totals = Totals()
+        self.last_failure: tuple[Fault, int] | None = None
         self.events: list[ev.Event] = []
-        self.failures = self.answered = self.late = self.late_accepted = self.would_refuse = 0
-        self.probes_started = self.probes_succeeded = self.probes_failed = self.probes_released = 0
+        self.strikes: Strikes | None = None
         self.closed = self.closed_windowed = self.clean = 0
-        self.edge = self._trip.edge
         self._store()
 
     # ------------------------------------------------------------------------------------------------ reading
     def refusal(self, now: float) -> float | None:
-        """Seconds for which an acquire at this moment would be refused (`FOREVER`: until an operator acts), else None.
-
-        Pure: it reads the view and takes nothing.
-        """
-        view = self.view
-        if view.state is CLOSED or view.mode is DISABLED or view.mode is SHADOW:
-            return None
-        if view.state is OPEN:
-            if view.open_for is None:
-                return FOREVER
-            waited = now - view.opened_at
-            # Before its opening: the clock jumped, and the next acquire starts the wait anew.
-            return None if waited < 0 or waited >= view.open_for else view.open_for - waited
-        return _slot_refusal(view.probes, self._config.half_open_probes, now)
+        """Seconds for which an acquire would be refused, None if it would not. Pure: reads the view, takes nothing."""
+        return self.view.refusal(now, self._config.half_open_probes)
 
     # ------------------------------------------------------------------------------------------------ asking
-    def acquire(self, now: float, lease: float = 0.0, time_ns: int = 0) -> Permit | float:
+    def acquire(self, lease: float = 0.0, now: float = 0.0, time_ns: int = 0) -> Permit | float:
         """A permit for one attempt, or the seconds it is refused for. The only thing that takes a probe."""
         if self._state is CLOSED:
             return Permit(self.episode, exempt=self._mode is DISABLED)
-        answer = self._acquire_probe(now, lease, time_ns)
+        answer = self._acquire_probe(lease, now, time_ns)
         if self._mode is SHADOW and not isinstance(answer, Permit):
-            self.would_refuse += 1
+            self.totals.would_refuse += 1
             return Permit(self.episode, exempt=True)
         return answer
 
-    def _acquire_probe(self, now: float, lease: float, time_ns: int) -> Permit | float:
+    def _acquire_probe(self, lease: float, now: float, time_ns: int) -> Permit | float:
         if self._state is OPEN:
             if self._open_for is None:
                 return FOREVER
@@ -232,7 +123,7 @@ class Circuit:
                 return left
             self._move(Input.COOLED, now, time_ns)
         self._drop_lost(now)
-        refusal = _slot_refusal(tuple(self._probes), self._config.half_open_probes, now)
+        refusal = slot_refusal(self._probes, self._config.half_open_probes, now)
         if refusal is not None:
             return refusal
         permit = Permit(self.episode)
@@ -240,14 +131,14 @@ class Circuit:
         permit.leased_at = now
         permit.lease = max(self._config.probe_lease, lease)
         self._probes.append(permit)
-        self.probes_started += 1
+        self.totals.probes_started += 1
         self.events.append(ev.ProbeStarted(name=self._name, episode=self.episode, lease=permit.lease))
         self._store()
         return permit
 
     def _drop_lost(self, now: float) -> None:
-        """Give back the slots of probes whose lease has run out; a lease from the future is one before a clock jump."""
-        for probe in [probe for probe in self._probes if not 0 <= now - probe.leased_at < probe.lease]:
+        """Give back the slots of probes whose lease has run out."""
+        for probe in [probe for probe in self._probes if not probe.holds_at(now)]:
             self._probes.remove(probe)
             self._release(ProbeEnd.LOST)
 
@@ -256,10 +147,10 @@ class Circuit:
         self,
         permit: Permit,
         verdict: Verdict,
-        now: float,
-        time_ns: int = 0,
         fault: Fault | None = None,
         end: ProbeEnd = ProbeEnd.NEUTRAL,
+        now: float = 0.0,
+        time_ns: int = 0,
     ) -> None:
         """Report the result of a permit; a second report of the same permit does nothing."""
         if permit.settled:
@@ -268,45 +159,69 @@ class Circuit:
         if permit.exempt:
             return
         if permit.probe:
-            self._settle_probe(permit, verdict, now, time_ns, fault, end)
+            self._settle_probe(permit, verdict, fault, end, now, time_ns)
         else:
-            self.record(permit.episode, verdict, now, time_ns, fault)
+            self.record(permit.episode, verdict, fault, now, time_ns)
 
     def record(
-        self, episode: int, verdict: Verdict, now: float, time_ns: int = 0, fault: Fault | None = None
+        self, episode: int, verdict: Verdict, fault: Fault | None = None, now: float = 0.0, time_ns: int = 0
     ) -> None:
         """Report the result of an attempt that a closed circuit let through in `episode`."""
         if verdict is NEUTRAL:
             return
         if episode != self.episode:
             self._late(episode, verdict, accepted=False)
-            self._store()
             return
         trip = self._trip
+        tripped = False
         if verdict is FAILURE:
-            self.failures += 1
+            self.totals.failures.tick()
             self._note(fault, time_ns)
             tripped = trip.fail(now, self._successes())
         elif verdict is SUCCESS:
-            self.counter.tick()
+            self.totals.successes.tick()
             tripped = trip.succeed(now, self._successes())
         else:
-            self.answered += 1
-            tripped = False
+            self.totals.answered += 1
             if self._config.answered == "reset":
                 trip.answered()
         if tripped:
             self._move(Input.TRIPPED, now, time_ns, fault)
         else:
-            self._store()
+            self._store_figures()
+
+    def strike(self, episode: int, fault: Fault, time_ns: int) -> bool | None:
+        """Count one more failure of a plain streak without the lock, as the straight path counts successes.
+
+        Returns:
+            False: counted, and nothing else to do. True: counted, and it is the one that
+            opens: `strike_out` is to be called under the lock. None: not counted; report it
+            with `record`.
+        """
+        strikes = self.strikes
+        # Looked at after the strikes: if the episode has gone on, they belong to the past.
+        if strikes is None or self.closed != episode:
+            return None
+        self.totals.failures.tick()
+        self.last_failure = (fault, time_ns)
+        if strikes.tick() + 1 >= strikes.limit:
+            return True
+        self.clean = 0
+        return False
+
+    def strike_out(self, episode: int, fault: Fault | None = None, now: float = 0.0, time_ns: int = 0) -> None:
+        """Open for the strike that reached the limit; one that was beaten to it is late."""
+        if episode == self.episode:
+            self._move(Input.TRIPPED, now, time_ns, fault)
+        else:
+            self._late(episode, FAILURE, accepted=False)
 
     def _settle_probe(
-        self, permit: Permit, verdict: Verdict, now: float, time_ns: int, fault: Fault | None, end: ProbeEnd
+        self, permit: Permit, verdict: Verdict, fault: Fault | None, end: ProbeEnd, now: float, time_ns: int
     ) -> None:
         if permit.episode != self.episode:
             if verdict is not NEUTRAL:
                 self._late(permit.episode, verdict, accepted=False)
-                self._store()
             return
         live = permit in self._probes
         if live:
@@ -318,23 +233,23 @@ class Circuit:
             return
         if not live:
             # Its lease had run out, which was its end; the episode still listens.
-            self.late_accepted += 1
+            self.totals.late_accepted += 1
             self._late(permit.episode, verdict, accepted=True)
         if verdict is FAILURE:
-            self.failures += 1
+            self.totals.failures.tick()
             self._note(fault, time_ns)
             if live:
-                self.probes_failed += 1
+                self.totals.probes_failed += 1
                 kind = None if fault is None else fault.kind
                 self.events.append(ev.ProbeFailed(name=self._name, episode=self.episode, kind=kind))
             self._move(Input.PROBE_FAILED, now, time_ns, fault)
             return
         if verdict is SUCCESS:
-            self.counter.tick()
+            self.totals.successes.tick()
         else:
-            self.answered += 1
+            self.totals.answered += 1
         if live:
-            self.probes_succeeded += 1
+            self.totals.probes_succeeded += 1
             self.events.append(ev.ProbeSucceeded(name=self._name, episode=self.episode))
         self._probe_successes += 1
         if self._probe_successes >= self._config.half_open_successes:
@@ -343,55 +258,61 @@ class Circuit:
             self._store()
 
     # ------------------------------------------------------------------------------------------------ an operator's acts
-    def reset(self, now: float, time_ns: int = 0, *, reason: str | None = None, actor: str | None = None) -> bool:
+    def reset(self, reason: str | None = None, actor: str | None = None, now: float = 0.0, time_ns: int = 0) -> bool:
         """Close, forget the figures, lift a forced opening; False and no change when closed already."""
         if self._state is CLOSED:
             return False
-        self._last_failure = None
+        self.last_failure = None
         self._mode = self._own_mode()
         self._move(Input.RESET, now, time_ns, reason=reason, actor=actor)
         return True
 
     def force_open(
         self,
-        now: float,
-        time_ns: int = 0,
-        *,
-        seconds: float | None = None,
         reason: str | None = None,
+        seconds: float | None = None,
         actor: str | None = None,
+        now: float = 0.0,
+        time_ns: int = 0,
     ) -> None:
         """Open until `enable` or `reset`, or for `seconds` and then as after any cooldown."""
         self._mode = FORCED
         self._open_for = seconds
         self._move(Input.FORCED, now, time_ns, reason=reason, actor=actor)
 
-    def disable(self, now: float, time_ns: int = 0, *, reason: str | None = None, actor: str | None = None) -> None:
+    def disable(
+        self, reason: str | None = None, actor: str | None = None, now: float = 0.0, time_ns: int = 0
+    ) -> None:
         """Let everything pass and count nothing, until `enable`."""
         if self._mode is not DISABLED:
             self._mode = DISABLED
             self._move(Input.DISABLED, now, time_ns, reason=reason, actor=actor)
 
-    def enable(self, now: float, time_ns: int = 0, *, actor: str | None = None) -> None:
+    def enable(self, actor: str | None = None, now: float = 0.0, time_ns: int = 0) -> None:
         """End a forced opening or a disabling: closed, with fresh figures."""
         if self._mode is FORCED or self._mode is DISABLED:
             self._mode = self._own_mode()
             self._move(Input.ENABLED, now, time_ns, actor=actor)
 
-    def clear(self, time_ns: int = 0) -> None:
+    def clear(self, now: float = 0.0, time_ns: int = 0) -> None:
         """Back to the very beginning, silently: what a test asks for between two cases."""
-        published, episode = self._published, self.episode
-        self.__init__(self._config, self._name, time_ns)  # type: ignore[misc]  # all state is set there, once
+        self.totals.zero()
+        self.last_failure = None
+        self.events.clear()
+        self._probes.clear()
+        self._probe_successes = 0
+        self._state, self._mode, self._opened_ns, self._changed_ns = CLOSED, self._own_mode(), None, time_ns
         # A permit of before must stay late, so episodes never repeat.
-        self._published, self.episode = published, episode + 1
+        self.episode += 1
+        self._trip.clear(0)
         self._store()
 
-    def abandon_probes(self) -> None:
+    def abandon_probes(self, now: float = 0.0, time_ns: int = 0) -> None:
         """Give back every probe: in a forked child the parent's are nobody's."""
         self._drop_probes(ProbeEnd.ABANDONED)
         self._store()
 
-    def publish(self, published: bool) -> None:
+    def publish(self, published: bool, now: float = 0.0, time_ns: int = 0) -> None:
         """Whether the straight path may pass without asking; off under a test clock."""
         self._published = published
         self._store()
@@ -408,7 +329,8 @@ class Circuit:
         actor: str | None = None,
     ) -> None:
         before, after = self._state, TRANSITIONS[self._state, cause]
-        self._drop_probes(ProbeEnd.RESET if cause in _MANUAL else ProbeEnd.ABANDONED)
+        held = self._held_at(cause, now) if before is CLOSED and after is not CLOSED else None
+        self._drop_probes(ProbeEnd.RESET if cause in MANUAL else ProbeEnd.ABANDONED)
         self._probe_successes = 0
         if after is OPEN:
             # First the door, then the state: nobody may see an open circuit that lets pass.
@@ -425,8 +347,7 @@ class Circuit:
         self._state = after
         self._changed_ns = time_ns
         self.episode += 1
-        tripped = before is CLOSED and after is not CLOSED
-        self._store(frozen=self._trip.freeze().figures(now, self._successes()) if tripped else None)
+        self._store(held)
         self.events.append(
             ev.StateChanged(
                 name=self._name,
@@ -447,33 +368,57 @@ class Circuit:
         hint = None if fault is None or not config.honour_retry_after else fault.retry_after
         return config.cooldown if hint is None else max(config.cooldown, min(hint, config.max_cooldown))
 
-    def _store(self, frozen: Frozen | None = None) -> None:
-        """Publish what others may read; for a circuit that closes, `closed` last of all."""
+    def _held_at(self, cause: Input, now: float) -> Figures:
+        """The figures that an open circuit goes on showing: those at the trip, or when an operator opened it."""
+        if cause is Input.TRIPPED:
+            return self._trip.tripped(now, self._successes())
+        return self._trip.held.figures(now, self._successes())
+
+    def _store(self, held: Figures | None = None) -> None:
+        """Publish everything that others may read; for a circuit that closes, the door last of all."""
         closed = self._state is CLOSED
-        held = self._trip.freeze() if closed else frozen if frozen is not None else self.view.held
-        # A NamedTuple's own constructor is a Python function, and this runs at every failure.
-        self.view = tuple.__new__(
-            View,
-            (
-                self._state,
-                self._mode,
-                self.episode,
-                self._opened_at,
-                self._open_for,
-                self._opened_ns,
-                self._changed_ns,
-                tuple(self._probes),
-                held,
-                self._last_failure,
-            ),
+        self.view = View(
+            self._state,
+            self._mode,
+            self.episode,
+            self._opened_at,
+            self._open_for,
+            self._opened_ns,
+            self._changed_ns,
+            tuple(self._probes),
+            self._trip.held if closed else held or self.view.held,
         )
-        self.edge = self._trip.edge
         plain = self.episode if closed and self._mode is NORMAL and self._published else 0
-        self.clean = plain if self._trip.clean else 0
-        if self._windowed:
+        if self._config.trip.windowed:
             self.closed_windowed = plain
         else:
             self.closed = plain
+        self._publish_trip(plain)
+
+    def _store_figures(self) -> None:
+        """Publish the figures of a closed circuit: all that a result which moves nothing can change."""
+        # A NamedTuple's own `_replace` takes four times as long.
+        self.view = _new_tuple(View, self.view[:-1] + (self._trip.held,))  # noqa: RUF005  # as is unpacking
+        self._publish_trip(self.closed or self.closed_windowed)
+
+    def _publish_trip(self, plain: int) -> None:
+        """Publish when a success may pass without the lock, and where a strike may be counted without it.
+
+        A strike is counted first and then takes `clean` away. So `clean` is given only
+        together with new strikes, and before them: whoever counts on the new ones takes it
+        away afterwards, and whoever still counts on the old ones belongs to the streak that
+        has just ended.
+        """
+        trip = self._trip
+        self.edge = trip.edge
+        if trip.strikes is None:
+            self.clean = plain if trip.clean else 0
+            self.strikes = None
+        elif trip.strikes is self.strikes:
+            self.clean = 0
+        else:
+            self.clean = plain
+            self.strikes = trip.strikes
 
     # ------------------------------------------------------------------------------------------------ small things
     def _own_mode(self) -> BreakerMode:
@@ -481,33 +426,23 @@ class Circuit:
 
     def _successes(self) -> int:
         """The running total, which only a window looks at: reading it costs more than a streak's whole step."""
-        return self.counter.value if self._windowed else 0
+        return self.totals.successes.value if self._config.trip.windowed else 0
 
     def _note(self, fault: Fault | None, time_ns: int) -> None:
         if fault is not None:
-            self._last_failure = (fault, time_ns)
+            self.last_failure = (fault, time_ns)
 
     def _late(self, episode: int, verdict: Verdict, *, accepted: bool) -> None:
-        self.late += 1
+        self.totals.late += 1
+        # Figures are part of what is read as one moment.
+        self._store()
         self.events.append(ev.LateResult(name=self._name, episode=episode, verdict=verdict, accepted=accepted))
 
     def _release(self, end: ProbeEnd) -> None:
-        self.probes_released += 1
+        self.totals.probes_released += 1
         self.events.append(ev.ProbeReleased(name=self._name, episode=self.episode, reason=end))
 
     def _drop_probes(self, end: ProbeEnd) -> None:
         for _ in self._probes:
             self._release(end)
         self._probes.clear()
-
-
-_MANUAL = frozenset({Input.RESET, Input.FORCED, Input.DISABLED, Input.ENABLED})
-
-
-def _slot_refusal(probes: tuple[Permit, ...], limit: int, now: float) -> float | None:
-    """The wait of a half-open circuit whose slots are all taken: the rest of the lease that ends first."""
-    live = [probe for probe in probes if 0 <= now - probe.leased_at < probe.lease]
-    if len(live) < limit:
-        return None
-    return min(probe.lease - (now - probe.leased_at) for probe in live)
-

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Literal, cast
 
 from resilience._core.checks import Faults
-from resilience._core.trip import Consecutive, FailureRate, Trip
+from resilience._core.trip import Consecutive, Trip
+from resilience._core.window import FailureRate
 from resilience._words import FaultKind
 from resilience.errors import shown
 
@@ -162,4 +163,3 @@ def _spelled(value: object) -> str:
     if isinstance(value, frozenset):
         return "{" + ", ".join(sorted(str(part) for part in value)) + "}"
     return shown(value)
-

@@ -38,8 +38,6 @@ _REMOTE_SAID_NO = frozenset({FaultFlag.CLIENT_FAULT, FaultFlag.CONTENTION})
 _REPEATING_IS_IN_VAIN = frozenset({FaultFlag.CLIENT_FAULT, FaultFlag.QUOTA})
 _UNSENT = FaultFlag.UNSENT
 
-_set = object.__setattr__
-
 
 class Fault:
     """What one outcome means: compared by value, frozen, cheap to keep and to pickle.
@@ -59,7 +57,7 @@ class Fault:
         True
     """
 
-    __slots__ = ("code", "flags", "kind", "leaves", "origin", "retry_after", "status")
+    __slots__ = ("code", "flags", "kind", "leaves", "origin", "plain", "retry_after", "status")
 
     kind: FaultKind
     flags: frozenset[FaultFlag]
@@ -68,6 +66,8 @@ class Fault:
     retry_after: float | None
     origin: str | None
     leaves: tuple[Fault, ...]
+    plain: bool
+    """Only the kind decides: there are no flags, no status and no leaves."""
 
     def __init__(
         self,
@@ -79,13 +79,14 @@ class Fault:
         origin: str | None = None,
         leaves: tuple[Fault, ...] = (),
     ) -> None:
-        _set(self, "kind", kind)
-        _set(self, "flags", frozenset(flags))
-        _set(self, "status", status)
-        _set(self, "code", code)
-        _set(self, "retry_after", retry_after)
-        _set(self, "origin", origin)
-        _set(self, "leaves", leaves)
+        _set_kind(self, kind)
+        _set_flags(self, flags if type(flags) is frozenset else frozenset(flags))
+        _set_status(self, status)
+        _set_code(self, code)
+        _set_retry_after(self, retry_after)
+        _set_origin(self, origin)
+        _set_leaves(self, leaves)
+        _set_plain(self, not flags and status is None and not leaves)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"a Fault is frozen: {name} can't be set")
@@ -122,6 +123,13 @@ class Fault:
         return f"Fault({', '.join(parts)})"
 
 
+# The slots' own setters pass by `__setattr__`, and are faster than `object.__setattr__`.
+_set_kind, _set_flags, _set_status, _set_code, _set_retry_after, _set_origin, _set_leaves, _set_plain = (
+    vars(Fault)[name].__set__
+    for name in ("kind", "flags", "status", "code", "retry_after", "origin", "leaves", "plain")
+)
+
+
 def verdict_of(fault: Fault, *, trip_on: frozenset[FaultKind], trip_on_status: frozenset[int]) -> Verdict:
     """What `fault` means to a breaker; never SUCCESS.
 
@@ -137,7 +145,7 @@ def verdict_of(fault: Fault, *, trip_on: frozenset[FaultKind], trip_on_status: f
     kind, flags = fault.kind, fault.flags
     if flags and not _NOT_ASKED.isdisjoint(flags):
         return _NEUTRAL
-    if fault.status in trip_on_status:
+    if fault.status in trip_on_status and kind is not FaultKind.INTERRUPTED:
         return _FAILURE
     if kind is _TRANSIENT or kind is _DOWNSTREAM:
         if flags and not _REMOTE_SAID_NO.isdisjoint(flags):

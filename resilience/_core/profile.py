@@ -12,11 +12,11 @@ from types import GetSetDescriptorType
 from typing import TYPE_CHECKING
 
 from resilience._core.faults import NO_FLAGS, Fault
-from resilience._core.reading import name_of, read
+from resilience._core.reading import mro_of, name_of, namespace_of
 from resilience._words import FaultFlag, FaultKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from resilience._core.rule import Rule
 
@@ -31,6 +31,9 @@ _TELLING = frozenset(
     | {"__cause__", "__class__", "__context__", "__getattr__", "__getattribute__"}
     | set(LINKS)
 )
+
+
+_VARIES = object()
 
 
 class Profile:
@@ -89,9 +92,9 @@ class Profile:
         if self.interrupts:
             fault = Fault(FaultKind.INTERRUPTED, self.interrupt_flags, origin=self.name)
             return fault, fault
-        believed = read(kind, "fault_kind")
+        believed = _constant(kind, "fault_kind")
         if type(believed) is FaultKind:
-            fault = Fault(believed, believed_flags(read(kind, "fault_flags")), origin=self.name)
+            fault = Fault(believed, believed_flags(_constant(kind, "fault_flags")), origin=self.name)
             return fault, fault
         by_type_alone = True
         for position, rule in enumerate(self.rules + self.bases):
@@ -140,18 +143,23 @@ def believed_flags(flags: object) -> frozenset[FaultFlag]:
 
 
 def _is_plain(kind: type) -> bool:
-    for base in kind.__mro__:
+    for base in mro_of(kind):
         if base is Exception or base is BaseException or base is object:
             continue
-        names = vars(base)
+        names = namespace_of(base)
         if not _TELLING.isdisjoint(names):
             return False
         if "__dict__" in names and type(names["__dict__"]) is not GetSetDescriptorType:
             return False
-    return _is_constant(kind, "fault_kind", FaultKind) and _is_constant(kind, "fault_flags", frozenset)
+    # A plain value shared by all instances is as good as a rule; a property is not.
+    return _constant(kind, "fault_kind") is not _VARIES and _constant(kind, "fault_flags") is not _VARIES
 
 
-def _is_constant(kind: type, name: str, wanted: type) -> bool:
-    """Whether the attribute is absent, or a plain value of the class that instances share."""
-    found: Iterable[object] = (vars(base)[name] for base in kind.__mro__ if name in vars(base))
-    return all(type(value) is wanted for value in found)
+def _constant(kind: type, name: str) -> object:
+    """The value that all instances share: None if there is none, `_VARIES` if it may be computed."""
+    for base in mro_of(kind):
+        names = namespace_of(base)
+        if name in names:
+            value = names[name]
+            return value if type(value) is FaultKind or type(value) is frozenset else _VARIES
+    return None

@@ -12,7 +12,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+# What is learnt of a class is remembered, so here nothing may be swallowed. The slots of
+# `type` itself run no code of the class or of its metaclass.
+_MRO: Any = type.__dict__["__mro__"].__get__
+_NAMESPACE: Any = type.__dict__["__dict__"].__get__
+_MODULE: Any = type.__dict__["__module__"].__get__
+_QUALNAME: Any = type.__dict__["__qualname__"].__get__
 
 _TWO_SEGMENTS = frozenset({"google", "azure"})
 
@@ -70,10 +77,20 @@ def plain_text(thing: Any, most: int) -> str | None:
     return None
 
 
+def mro_of(kind: type) -> tuple[type, ...]:
+    """The bases of a class, whatever its own class makes of attributes."""
+    return _MRO(kind)  # type: ignore[no-any-return]  # what the slot of `type` gives
+
+
+def namespace_of(kind: type) -> Mapping[str, object]:
+    """What a class itself defines."""
+    return _NAMESPACE(kind)  # type: ignore[no-any-return]  # what the slot of `type` gives
+
+
 def name_of(kind: type) -> tuple[str, str]:
     """`__module__` and `__qualname__` of a class, as text whatever is in them."""
-    module, qualname = read(kind, "__module__"), read(kind, "__qualname__")
-    return (module if type(module) is str else "?"), (qualname if type(qualname) is str else "?")
+    module = _MODULE(kind)
+    return (module if type(module) is str else "?"), _QUALNAME(kind)
 
 
 def segment_of(module: str) -> str:
@@ -87,7 +104,7 @@ def segment_of(module: str) -> str:
 
 def has_base(kind: type, segment: str, qualname: str) -> bool:
     """Whether a class of this name is among the bases of `kind`, told without importing it."""
-    for base in kind.__mro__:
+    for base in mro_of(kind):
         module, found = name_of(base)
         if found == qualname and segment_of(module) == segment:
             return True

@@ -121,6 +121,8 @@ def _as_seconds(value: object) -> float | None:
     text = plain_text(value, LONGEST)
     if text is None:
         return None
+    if _digits(text):
+        return float(text)
     whole, point, fraction = text.strip(" \t").partition(".")
     if not _digits(whole) or (point and not _digits(fraction)):
         return None

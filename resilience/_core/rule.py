@@ -130,8 +130,12 @@ class Book:
     def of(self, kind: type) -> tuple[Rule, ...]:
         """The rules of exactly this class, a type's before a name's."""
         module, qualname = name_of(kind)
-        # Asked with care: the class of a class decides how it is hashed.
-        given: tuple[Rule, ...] = (ask(self.classes.get, kind) or ()) if self.classes else ()
+        try:
+            given = self.classes.get(kind, ())
+        except RecursionError:  # what is learnt at the end of the stack would be remembered
+            raise
+        except Exception:  # a class whose class can't hash it
+            given = ()
         return given + self.names.get((segment_of(module), qualname), ())
 
 

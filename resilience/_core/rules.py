@@ -28,14 +28,14 @@ from typing import TYPE_CHECKING
 
 from resilience._core.faults import Fault
 from resilience._core.profile import Profile
-from resilience._core.reading import ask, name_of, segment_of
+from resilience._core.reading import mro_of, name_of, segment_of
 from resilience._core.rule import Book, Rule, checked_rule, checked_wrapper
 from resilience._core.unwrap import Walk
 from resilience._words import FaultFlag, FaultKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import Self
+    from typing import ClassVar, Self
 
     from resilience._core.rule import Condition, Match, Reader
 
@@ -49,21 +49,35 @@ _NO_RULES = Book(())
 
 
 class Classifier:
-    """Turns exceptions into faults, by rules that may be added at any time.
+    """Turns exceptions into faults: your rules first, then what the catalogue knows.
 
     Args:
-        parent: asked after this one's own rules, also for rules added to it later.
-        load: gives the catalogue's rules for a module segment, when one is first seen.
+        parent: asked after this one's own rules, also for rules added to it later
+            (default: the process's default classifier, with the catalogue behind it).
+        otherwise: the kind of an exception that no rule knows (default: the parent's, in
+            the end INTERNAL with the flag `unclassified`, which never trips and is never
+            retried).
+        load: gives the catalogue's rules for a module segment when one is first seen;
+            such a classifier has no parent by default.
         wall: wall-clock seconds since the epoch, for Retry-After dates (default: the parent's).
         on_junk: called for each Retry-After that can't be read (default: the parent's).
-        otherwise: the kind of what no rule knows (default: the parent's, else INTERNAL
-            with the flag `unclassified`).
+        name: `module:name` of the variable it is kept in; it pickles by that name
+            (default: it pickles by its rules).
 
     Attributes:
         by_type: the faults of types that decide alone; read it, don't write it.
         known: `by_type.get`: the fault of a type, or None if an instance must be looked
             at or none has been seen. It holds for an instance with an empty `__dict__`.
+
+    Example:
+        >>> rules = Classifier().add(LookupError, FaultKind.CONTRACT)
+        >>> str(rules.classify(KeyError("stock")).kind)
+        'contract'
     """
+
+    # The catalogue lies a floor above and puts itself here when it is imported, which
+    # importing the package does.
+    default: ClassVar[Classifier | None] = None
 
     by_type: dict[type, Fault]
     known: Callable[[type], Fault | None]
@@ -72,11 +86,15 @@ class Classifier:
         self,
         *,
         parent: Classifier | None = None,
+        otherwise: FaultKind | None = None,
         load: Callable[[str], Iterable[Rule]] | None = None,
         wall: Callable[[], float] | None = None,
         on_junk: Callable[[], object] | None = None,
-        otherwise: FaultKind | None = None,
+        name: str | None = None,
     ) -> None:
+        if parent is None and load is None:
+            parent = Classifier.default
+        self._name = name
         self._parent = parent
         self._load = load
         self._wall = wall
@@ -94,7 +112,7 @@ class Classifier:
         self._loaded: dict[str, Book] = {}
         self._children: dict[int, weakref.ref[Classifier]] = {}
         self._profiles: dict[type, Profile] = {}
-        self._bare: dict[type, Fault] = {}
+        self.bare: dict[type, Fault] = {}
         self.by_type = {}
         self.known = self.by_type.get
 
@@ -114,7 +132,7 @@ class Classifier:
         try:
             kind = type(exc)
             try:
-                fault = self._bare.get(kind)
+                fault = self.bare.get(kind)
             except Exception:  # a class whose class can't hash it
                 fault = None
             if fault is not None and not exc.__dict__:
@@ -204,8 +222,10 @@ class Classifier:
         """
         return Classifier(parent=self)
 
-    def __reduce__(self) -> str | tuple[object, ...]:
-        return _restored, (type(self), self._parent, tuple(self._rules), self._otherwise)
+    def __reduce__(self) -> tuple[object, ...]:
+        if self._name is not None:
+            return _found, (self._name,)
+        return _restored, (self._parent, self._otherwise, tuple(self._rules))
 
     # ------------------------------------------------------------------------------------------------ types
     def _append(self, rule: Rule) -> None:
@@ -219,7 +239,7 @@ class Classifier:
 
     def _forget(self) -> None:
         self._profiles.clear()
-        self._bare.clear()
+        self.bare.clear()
         self.by_type.clear()
         for reference in tuple(self._children.values()):
             child = reference()
@@ -253,11 +273,11 @@ class Classifier:
     def _keep(self, kind: type, profile: Profile) -> None:
         if len(self._profiles) >= MAX_TYPES:
             self._profiles.clear()
-            self._bare.clear()
+            self.bare.clear()
             self.by_type.clear()
         self._profiles[kind] = profile
         if profile.when_bare is not None:
-            self._bare[kind] = profile.when_bare
+            self.bare[kind] = profile.when_bare
         if profile.always is not None:
             self.by_type[kind] = profile.always
 
@@ -265,10 +285,13 @@ class Classifier:
         """This level's rules for `kind`: what to ask first, and what only as a last resort."""
         book = self._current_book()
         rules += book.predicates
+        lineage = mro_of(kind)
+        for base in lineage:
+            rules += book.of(base)
         # A class that the standard library itself defines is named by its bases as well.
         at_home = self._segment(kind).generic
-        for base in kind.__mro__:
-            for rule in (*book.of(base), *self._segment(base).of(base)):
+        for base in lineage:
+            for rule in self._segment(base).of(base):
                 (bases if rule.generic and not at_home else rules).append(rule)
 
     def _current_book(self) -> Book:
@@ -283,14 +306,19 @@ class Classifier:
         segment = segment_of(name_of(kind)[0])
         book = self._loaded.get(segment)
         if book is None:
-            book = self._loaded[segment] = Book(ask(self._load, segment) or ())
+            book = self._loaded[segment] = Book(self._load(segment))
         return book
 
 
-def _restored(
-    made: type[Classifier], parent: Classifier | None, rules: tuple[Rule, ...], otherwise: FaultKind | None
-) -> Classifier:
-    classifier = made(parent=parent, otherwise=otherwise)
+def _found(name: str) -> object:
+    from importlib import import_module
+
+    module, _, variable = name.partition(":")
+    return getattr(import_module(module), variable)
+
+
+def _restored(parent: Classifier | None, otherwise: FaultKind | None, rules: tuple[Rule, ...]) -> Classifier:
+    classifier = Classifier(parent=parent, otherwise=otherwise)
     for rule in rules:
         classifier._append(rule)
     return classifier

@@ -6,9 +6,9 @@ wrapper with its own exact signature that does just this: one look at the door, 
 timer, call, count. Whatever else happens is handed to the plan.
 
 What is generated from: the parameter names of the function's code object, if each is
-a plain ASCII identifier, and the set of policies. Free text (names, docstrings) never
-enters the source; a signature that can't be read or could clash becomes
-`*args, **kwargs`. No local holds an exception at the moment one is raised, or the
+an identifier that the compiler takes as it is, and the set of policies. Free text
+(names, docstrings) never enters the source; a signature that can't be read or could
+clash becomes `*args, **kwargs`. No local holds an exception at the moment one is raised, or the
 exception, its traceback and the frame would keep the arguments alive in a ring.
 """
 
@@ -96,13 +96,19 @@ def signature_of(fn: object) -> Signature:
 def _is_harmless(name: str) -> bool:
     """Whether a parameter's name may stand in source: anything else could be text made to be code."""
     return (
-        isinstance(name, str)
-        and name.isascii()
-        and name.isidentifier()
+        name.isidentifier()
         and not iskeyword(name)
         and not name.startswith(PREFIX)
         and name != "__debug__"
+        and (name.isascii() or _is_normal(name))
     )
+
+
+def _is_normal(name: str) -> bool:
+    """Whether the compiler, which normalizes every name, would leave this one as it is."""
+    import unicodedata
+
+    return unicodedata.is_normalized("NFKC", name)
 
 
 # ---------------------------------------------------------------------------------------------- the source
@@ -166,7 +172,9 @@ def _enter(lines: _Lines, shape: Shape, slow: str) -> None:
         lines.add("except @IndexError: @slot = None")
         lines.add("if @slot is None: " + slow)
     if shape.budget:
-        lines.add("@deadline = @new_deadline(@started + @seconds, @started, @outer, @counts, @scope, @task.cancelling())")
+        lines.add(
+            "@deadline = @new_deadline(@started + @seconds, @started, @outer, @counts, @scope, @task.cancelling())"
+        )
         lines.add("@token = @set_deadline(@deadline)")
         lines.add("@bucket.entries[@task] = @deadline")
         lines.add("if not @bucket.armed: @bucket.arm(@deadline)")

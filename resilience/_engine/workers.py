@@ -28,9 +28,7 @@ class Work:
 
     __slots__ = ("_args", "_claim", "_context", "_done", "_fn", "_kwargs", "_on_end", "_outcome", "_raised")
 
-    def __init__(
-        self, context: Context, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
+    def __init__(self, context: Context, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._context = context
         self._fn = fn
         self._args = args

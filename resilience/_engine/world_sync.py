@@ -141,4 +141,3 @@ def exceeded(deadline: Deadline, cause: BaseException | None = None) -> Outcome:
     outcome = Outcome(error=error)
     outcome.expired = deadline
     return outcome
-

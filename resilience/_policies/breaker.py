@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from resilience._context import DEADLINE, PROBING
-from resilience._core.circuit import FOREVER, Permit
 from resilience._core.deadline import is_evidence
 from resilience._core.order import Layer
 from resilience._core.outcome import Outcome
-from resilience._policies.verdicts import HUNG, counts_first, end_of, interrupted_verdict
+from resilience._core.permit import Permit
+from resilience._core.view import FOREVER
+from resilience._policies.verdicts import counts_first, end_of, interrupted_verdict
 from resilience._words import OnOpen, ProbeEnd, TimeoutScope, Verdict
 from resilience.errors import CircuitOpenError
 
@@ -135,7 +136,7 @@ class BreakerLayers:
             return Verdict.NEUTRAL
         verdict = self.breaker.verdict(fault)
         if verdict is Verdict.FAILURE and outcome.error is not None:
-            return verdict if counts_first(outcome.error, self.breaker.serial) else Verdict.NEUTRAL
+            return verdict if counts_first(outcome.error, self.breaker.mark) else Verdict.NEUTRAL
         return verdict
 
     # ------------------------------------------------------------------------------------------------ one verdict per call

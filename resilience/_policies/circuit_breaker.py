@@ -13,18 +13,21 @@ from __future__ import annotations
 
 import threading
 import time
-from functools import partial
+from collections import deque
 from itertools import count
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from resilience._context import PROBING
 from resilience._core.checks import Faults
-from resilience._core.circuit import FOREVER, Circuit, Permit
+from resilience._core.circuit import Circuit
 from resilience._core.counter import Counter
 from resilience._core.events import Bypassed, Rejected
 from resilience._core.faults import Fault, FaultKind, verdict_of
+from resilience._core.permit import Permit
 from resilience._core.report import BreakerStatus, LastFailure
+from resilience._core.view import FOREVER
 from resilience._policies.guard import GuardKit
+from resilience._policies.marks import counts_first
 from resilience._words import CircuitState, OnOpen, ProbeEnd, Verdict
 from resilience.errors import CircuitOpenError, shown
 
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     R = TypeVar("R")
 
 _SERIALS = count(1)
+FAILURE, NEUTRAL = Verdict.FAILURE, Verdict.NEUTRAL
 
 
 class CircuitBreaker:
@@ -57,7 +61,7 @@ class CircuitBreaker:
     ) -> None:
         self.name = name
         self.config = config
-        self.serial = next(_SERIALS)
+        self.mark = (next(_SERIALS),)
         self.circuit = Circuit(config, name, services.clock.time_ns())
         self.rejected = Counter()
         self.bypassed = Counter()
@@ -66,8 +70,15 @@ class CircuitBreaker:
         self._home = home
         self._lock = threading.RLock()
         self._busy = False
-        self._inbox: list[partial[Any]] = []
+        self._inbox: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
         self._ask = self.circuit.acquire
+        self._hub = services.hub
+        self._outbox = services.hub.outbox
+        # Most faults say nothing but their kind.
+        self.by_kind = {
+            kind: verdict_of(Fault(kind), trip_on=config.trip_kinds, trip_on_status=config.trip_statuses)
+            for kind in FaultKind
+        }
         self._guards = {on_open: GuardKit(self, classify, on_open) for on_open in OnOpen}
 
     # ------------------------------------------------------------------------------------------------ reading
@@ -106,7 +117,8 @@ class CircuitBreaker:
         clock = self._services.clock
         view = circuit.view
         now = clock.monotonic()
-        successes = circuit.counter.value
+        totals = circuit.totals
+        successes = totals.successes.value
         failures, calls, rate = view.held.figures(now, successes)
         opening = view.opened_ns is not None and view.open_for is not None and view.state is CircuitState.OPEN
         return BreakerStatus(
@@ -123,16 +135,16 @@ class CircuitBreaker:
             rejected_total=self.rejected.value,
             bypassed_total=self.bypassed.value,
             successes_total=successes,
-            failures_total=circuit.failures,
-            answered_total=circuit.answered,
-            probes_started=circuit.probes_started,
-            probes_succeeded=circuit.probes_succeeded,
-            probes_failed=circuit.probes_failed,
-            probes_released=circuit.probes_released,
-            late_results=circuit.late,
-            late_accepted=circuit.late_accepted,
-            would_refuse_total=circuit.would_refuse,
-            last_failure=_last_failure(view.last_failure),
+            failures_total=totals.failures.value,
+            answered_total=totals.answered,
+            probes_started=totals.probes_started,
+            probes_succeeded=totals.probes_succeeded,
+            probes_failed=totals.probes_failed,
+            probes_released=totals.probes_released,
+            late_results=totals.late,
+            late_accepted=totals.late_accepted,
+            would_refuse_total=totals.would_refuse,
+            last_failure=_last_failure(circuit.last_failure),
         )
 
     # ------------------------------------------------------------------------------------------------ permits
@@ -210,7 +222,7 @@ class CircuitBreaker:
         Returns:
             True; or False, with nothing changed, where it was closed already.
         """
-        done = self._section(self.circuit.reset, reason=reason, actor=actor)
+        done = self._section(self.circuit.reset, reason, actor)
         return done is not False
 
     def force_open(self, reason: str, *, seconds: float | None = None, actor: str | None = None) -> None:
@@ -219,21 +231,23 @@ class CircuitBreaker:
             faults = Faults()
             seconds = faults.seconds("seconds", seconds)
             faults.raise_any()
-        self._section(self.circuit.force_open, seconds=seconds, reason=reason, actor=actor)
+        self._section(self.circuit.force_open, reason, seconds, actor)
 
     def disable(self, *, reason: str | None = None, actor: str | None = None) -> None:
         """Let everything pass and count nothing, until `enable`."""
-        self._section(self.circuit.disable, reason=reason, actor=actor)
+        self._section(self.circuit.disable, reason, actor)
 
     def enable(self, *, actor: str | None = None) -> None:
         """End a forced opening or a disabling: closed, with fresh figures."""
-        self._section(self.circuit.enable, actor=actor)
+        self._section(self.circuit.enable, actor)
 
     # ------------------------------------------------------------------------------------------------ for layers and guards
     def verdict(self, fault: Fault | None) -> Verdict:
         """What a fault means to this breaker; None is a success."""
         if fault is None:
             return Verdict.SUCCESS
+        if fault.plain:
+            return self.by_kind[fault.kind]
         config = self.config
         return verdict_of(fault, trip_on=config.trip_kinds, trip_on_status=config.trip_statuses)
 
@@ -241,7 +255,7 @@ class CircuitBreaker:
         """A permit, or the seconds it is refused for. A call inside a probe of this breaker shares that probe."""
         if self in PROBING.get():
             return Permit(self.circuit.episode, exempt=True)
-        answer = self._section(self._ask, lease=lease)
+        answer = self._section(self._ask, lease)
         return 0.0 if answer is None else answer  # type: ignore[no-any-return]  # what the circuit's acquire returned
 
     def settle(
@@ -249,77 +263,96 @@ class CircuitBreaker:
     ) -> None:
         """Report a permit's result."""
         if not permit.exempt:
-            self._section(self.circuit.settle, permit, verdict, fault=fault, end=end)
+            self._section(self.circuit.settle, permit, verdict, fault, end)
 
     def record(self, episode: int, verdict: Verdict, fault: Fault | None = None) -> None:
         """Report the result of an attempt that the straight path let through in `episode`."""
-        self._section(self.circuit.record, episode, verdict, fault=fault)
+        if verdict is not NEUTRAL:
+            self._section(self.circuit.record, episode, verdict, fault)
+
+    def count_error(self, episode: int, error: BaseException, fault: Fault) -> None:
+        """Report a classified exception of an attempt that the straight path let through in `episode`."""
+        verdict = self.by_kind[fault.kind] if fault.plain else self.verdict(fault)
+        if verdict is FAILURE:
+            if not counts_first(error, self.mark):
+                return
+            opens = self.circuit.strike(episode, fault, time.time_ns())
+            if opens is not False:
+                self.count_strike(episode, fault, opens)
+        else:
+            self.record(episode, verdict, fault)
+
+    def count_strike(self, episode: int, fault: Fault, opens: bool | None) -> None:
+        """Finish what `Circuit.strike` could not do without the lock."""
+        if opens:
+            self._section(self.circuit.strike_out, episode, fault)
+        else:
+            self._section(self.circuit.record, episode, FAILURE, fault)
 
     def refuse(self, wait: float) -> CircuitOpenError:
         """Count a refusal and make its exception; the caller raises it and keeps no name for it."""
         self.rejected.tick()
-        hub = self._services.hub
-        if hub.wants(Rejected):
+        hub = self._hub
+        if hub.wanted and Rejected in hub.wanted:
             hub.publish(Rejected(name=self.name, retry_after=None if wait == FOREVER else wait))
         return CircuitOpenError(self.name, None if wait == FOREVER else wait)
 
     def note_bypass(self, site: str = "") -> None:
         """Count a call that was skipped."""
         self.bypassed.tick()
-        hub = self._services.hub
+        hub = self._hub
         if hub.wants(Bypassed):
             hub.publish(Bypassed(name=self.name, site=site, by="circuit_open"))
 
     def publish_slots(self, published: bool) -> None:
-        """Whether compiled wrappers may pass without asking the clock."""
-        self._section(self._publish_locked, published)
+        """Whether compiled wrappers may pass without asking the registry for its clock."""
+        self._section(self.circuit.publish, published)
 
     def clear_state(self) -> None:
         """Back to closed and zero, as just registered."""
-        self._section(self._clear_locked)
+        self._section(self.circuit.clear)
+        self.rejected.zero()
+        self.bypassed.zero()
 
     def after_fork(self) -> None:
         """In the child: nobody here holds the lock, and the parent's probe is not ours."""
         self._lock = threading.RLock()
         self._busy = False
-        self._section(self._abandon_locked)
+        self._section(self.circuit.abandon_probes)
 
-    def _publish_locked(self, published: bool, *, now: float, time_ns: int) -> None:
-        self.circuit.publish(published)
-
-    def _clear_locked(self, *, now: float, time_ns: int) -> None:
-        self.circuit.clear(time_ns)
-        self.rejected = Counter()
-        self.bypassed = Counter()
-
-    def _abandon_locked(self, *, now: float, time_ns: int) -> None:
-        self.circuit.abandon_probes()
-
-    def _section(self, act: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _section(self, act: Callable[..., Any], *args: Any) -> Any:
         """Run one act of the circuit under the lock; None where it has to wait in the inbox."""
-        with self._lock:
+        lock = self._lock
+        # Spelled out: a `with` costs as much again as the lock.
+        lock.acquire()
+        try:
             if self._busy:
                 # A request for a permit is answered on the spot; only reports and acts are made good later.
                 if act is not self._ask:
-                    self._inbox.append(partial(act, *args, **kwargs))
+                    self._inbox.append((act, args))
                 return None
             self._busy = True
             clock = self._services.clock
             try:
-                result = act(*args, now=clock.monotonic(), time_ns=clock.time_ns(), **kwargs)
-                if self.circuit.events:
-                    self._post_locked()
+                result = act(*args, clock.monotonic(), clock.time_ns())
             finally:
                 self._busy = False
-            while self._inbox:
-                self._section(self._inbox.pop(0))
-        self._services.hub.deliver()
+            if self.circuit.events or self._inbox:
+                self._finish_locked()
+        finally:
+            lock.release()
+        if self._outbox:
+            self._hub.deliver()
         return result
 
-    def _post_locked(self) -> None:
+    def _finish_locked(self) -> None:
+        """Post the events of this section, then do what was left in the inbox meanwhile."""
         events, self.circuit.events = self.circuit.events, []
         for event in events:
-            self._services.hub.put(event)
+            self._hub.put(event)
+        while self._inbox:
+            act, args = self._inbox.popleft()
+            self._section(act, *args)
 
     # ------------------------------------------------------------------------------------------------ identity
     def __repr__(self) -> str:
@@ -354,5 +387,3 @@ def checked(words: type[Any], parameter: str, value: Any) -> Any:
     member = faults.member(parameter, value, words)
     faults.raise_any()
     return member
-
-

@@ -13,13 +13,13 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from resilience._context import DEADLINE, PROBING
-from resilience._core.circuit import Permit
-from resilience._core.faults import Fault
+from resilience._core.permit import Permit
 from resilience._policies.verdicts import end_of, interrupted_verdict, settle_error
 from resilience._site import fault_of_result
 from resilience._words import OnOpen, Verdict
 
 if TYPE_CHECKING:
+    from resilience._core.faults import Fault
     from collections.abc import Callable
     from contextvars import Token
     from types import TracebackType
@@ -48,12 +48,7 @@ class GuardKit:
         """The shared block of this closed episode, or one of its own."""
         circuit = self.breaker.circuit
         episode = circuit.closed or circuit.closed_windowed
-        if (
-            not episode
-            or self.judge_result is not None
-            or sys.exc_info()[1] is not None
-            or DEADLINE.get() is not None
-        ):
+        if not episode or self.judge_result is not None or sys.exc_info()[1] is not None or DEADLINE.get() is not None:
             return OwnBlock(self)
         if self._shared.episode != episode:
             self._shared = ClosedBlock(self, episode)
@@ -103,7 +98,7 @@ class ClosedBlock(Block):
         self._kit = kit
         self._circuit = kit.breaker.circuit
         self._windowed = kit.breaker.config.trip.windowed
-        self._tick = self._circuit.counter.tick
+        self._tick = self._circuit.totals.successes.tick
         # For the block to look at, never settled: what the blocks find is reported by episode.
         self._permit = Permit(episode, exempt=True)
 

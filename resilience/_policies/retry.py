@@ -180,9 +180,7 @@ class RetryLayers:
         if not self._needs_state:
             if isinstance(self._wait, float):
                 return self._wait
-            return backoff(
-                number, initial=self._initial, longest=self._longest, jitter=self._jitter, chance=self.rng()
-            )
+            return backoff(number, initial=self._initial, longest=self._longest, jitter=self._jitter, chance=self.rng())
         now = self._site.services.clock.monotonic()
         state = RetryState(call, outcome, number, started, now, idle)
         if callable(self._wait):
@@ -206,7 +204,9 @@ class RetryLayers:
                 return self._end(outcome, number, "retry_after", note)
             wait = max(wait, hint)
         if not fits(wait, self._site.left(call)):
-            return self._end(outcome, number, "budget", f"retry stopped: a wait of {wait:.3g} s does not fit the deadline")
+            return self._end(
+                outcome, number, "budget", f"retry stopped: a wait of {wait:.3g} s does not fit the deadline"
+            )
         if self._refuses_after is not None and (left := self._refuses_after(wait)) is not None:
             rest = "" if left == inf else f", {left:.3g} s left"
             return self._end(outcome, number, "refused", f"retry stopped: the circuit is open{rest}")

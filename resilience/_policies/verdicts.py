@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from resilience._context import DEADLINE
 from resilience._core import deadline as deadlines
-from resilience._core.faults import Fault, FaultKind, FaultFlag
+from resilience._core.faults import Fault, FaultFlag, FaultKind
+from resilience._policies.marks import counts_first
 from resilience._words import ProbeEnd, Verdict
 from resilience.errors import TimeoutExceeded
 
 if TYPE_CHECKING:
-    from resilience._core.circuit import Permit
+    from resilience._core.permit import Permit
     from resilience._policies.circuit_breaker import CircuitBreaker
 
 HUNG = Fault(
@@ -22,29 +23,10 @@ HUNG = Fault(
 )
 """What a deadline of ours that interrupted an attempt says about the remote."""
 
-_MARK = "_resilience_counted"
-
-
-def counts_first(error: BaseException, serial: int) -> bool:
-    """Mark an exception as counted by a breaker; False if it is marked already.
-
-    One failure may pass several call sites of one breaker on its way out. An exception
-    that takes no attribute counts at each of them.
-    """
-    try:
-        counted = getattr(error, _MARK, ())
-        if serial in counted:
-            return False
-        error.__dict__[_MARK] = (*counted, serial)
-    except Exception:
-        pass
-    return True
-
-
 def settle_error(breaker: CircuitBreaker, permit: Permit, error: BaseException, fault: Fault) -> None:
     """Report an attempt that ended in a classified exception."""
     verdict = breaker.verdict(fault)
-    if verdict is Verdict.FAILURE and not counts_first(error, breaker.serial):
+    if verdict is Verdict.FAILURE and not counts_first(error, breaker.mark):
         verdict = Verdict.NEUTRAL
     breaker.settle(permit, verdict, fault)
 
@@ -61,7 +43,7 @@ def interrupted_verdict(
     if expired is None or type(error).__name__ != "CancelledError":
         return Verdict.NEUTRAL, None
     in_flight = now - (expired.started if started is None else started)
-    if not deadlines.is_evidence(expired, in_flight, per_attempt) or not counts_first(error, breaker.serial):
+    if not deadlines.is_evidence(expired, in_flight, per_attempt) or not counts_first(error, breaker.mark):
         return Verdict.NEUTRAL, None
     return breaker.verdict(HUNG), HUNG
 

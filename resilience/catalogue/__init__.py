@@ -10,7 +10,7 @@ import itertools
 import time
 from typing import TYPE_CHECKING
 
-from resilience._core import rules
+from resilience._core.rules import Classifier
 from resilience._words import FaultKind
 from resilience.catalogue.response import classify_response
 
@@ -55,64 +55,27 @@ def _rules_of(segment: str) -> Iterable[Rule]:
     return [rule for rule in found if isinstance(rule.match, str) and rule.match.startswith(prefix)]
 
 
-class _Catalogue(rules.Classifier):
-    """The last parent of all: it has no rules of its own but those of the catalogue."""
-
-    def __reduce__(self) -> str:
-        return "_CATALOGUE"
-
-
 def _wall() -> float:
     # Read through its module, so that a test that replaces the clock is obeyed.
     return time.time()
 
 
-_CATALOGUE = _Catalogue(load=_rules_of, wall=_wall, on_junk=_junk.__next__)
+_CATALOGUE = Classifier(load=_rules_of, wall=_wall, on_junk=_junk.__next__, name=f"{__name__}:_CATALOGUE")
+_DEFAULT = Classifier(parent=_CATALOGUE, name=f"{__name__}:_DEFAULT")
+Classifier.default = _DEFAULT
 
-
-class Classifier(rules.Classifier):
-    """Turns exceptions into faults: your rules first, then what the catalogue knows.
-
-    Args:
-        parent: asked after this one's own rules (default: `default_classifier()`).
-        otherwise: the kind of an exception that no rule knows (default: INTERNAL with the
-            flag `unclassified`, which never trips and is never retried).
-
-    Example:
-        >>> from resilience import Classifier, FaultKind
-        >>> rules = Classifier().add(LookupError, FaultKind.CONTRACT)
-        >>> str(rules.classify(KeyError("stock")).kind)
-        'contract'
-    """
-
-    def __init__(self, *, parent: rules.Classifier | None = None, otherwise: FaultKind | None = None) -> None:
-        super().__init__(parent=_DEFAULT if parent is None else parent, otherwise=otherwise)
-
-    def child(self) -> Classifier:
-        """Return a classifier that asks its own rules first and then this one's, also those added later."""
-        return Classifier(parent=self)
-
-    def __reduce__(self) -> str | tuple[object, ...]:
-        for name in ("_DEFAULT", "count_everything"):
-            if globals()[name] is self:
-                return name
-        return super().__reduce__()
-
-
-_DEFAULT = Classifier(parent=_CATALOGUE)
-
-count_everything = Classifier(otherwise=FaultKind.DOWNSTREAM)
+count_everything = Classifier(otherwise=FaultKind.DOWNSTREAM, name=f"{__name__}:count_everything")
 """For `classify=`: every exception that no rule knows counts against the remote, as DOWNSTREAM."""
 
 
 def default_classifier() -> Classifier:
     """Return the classifier that every call site uses unless it is given another.
 
-    Rules added to it hold for the whole process, also where a `Classifier` was made before.
+    Rules added to it hold for the whole process, also for every `Classifier` made before.
 
     Example:
-        >>> from resilience import FaultKind, classify
-        >>> default_classifier().add("warehouse.Offline", FaultKind.TRANSIENT).known(int)
+        >>> from resilience import FaultKind
+        >>> rules = default_classifier().add("warehouse.Offline", FaultKind.TRANSIENT)
     """
     return _DEFAULT
 

@@ -138,6 +138,11 @@ def test_a_status_can_be_opted_in():
     assert Verdict.FAILURE is verdict(refused, statuses={401, 403})
 
 
+def test_no_status_makes_an_interruption_count():
+    """A caller who gave up is no failure, whatever the exception carried."""
+    assert Verdict.NEUTRAL is verdict(Fault(INTERRUPTED, status=401), statuses={401})
+
+
 def test_a_group_is_worth_its_worst_leaf():
     """One failure among the leaves is a failure; an answer outweighs what says nothing."""
     answered, neutral = Fault(DOWNSTREAM, {FaultFlag.CLIENT_FAULT}), Fault(INTERNAL)

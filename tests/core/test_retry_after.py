@@ -136,10 +136,10 @@ def test_odd_but_right_dates(text):
     assert parse_http_date(text, now=NOW) is not None
 
 
-@given(st.datetimes(min_value=datetime(1, 1, 1), max_value=datetime(9999, 12, 31)))
+@given(st.datetimes(timezones=st.just(UTC)))
 def test_every_date_that_a_server_can_send(moment):
     """What the standard library writes, this reads, from the year 1 to 9999."""
-    moment = moment.replace(microsecond=0, tzinfo=UTC)
+    moment = moment.replace(microsecond=0)
     text = email.utils.format_datetime(moment, usegmt=True)
 
     assert (moment - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(seconds=1) == parse_http_date(text, now=NOW)

@@ -87,7 +87,15 @@ def test_the_server_may_overrule(status, wish, expected):
 
 @pytest.mark.parametrize(
     ("value", "wish"),
-    [("true", True), ("false", False), (" False ", False), (b"true", True), ("1", None), (True, None), ("x" * 99, None)],
+    [
+        ("true", True),
+        ("false", False),
+        (" False ", False),
+        (b"true", True),
+        ("1", None),
+        (True, None),
+        ("x" * 99, None),
+    ],
 )
 def test_reading_the_wish(value, wish):
     """Only the words true and false are understood."""
@@ -253,7 +261,7 @@ def test_where_headers_are_found():
     """The response's own come first, then the exception's, then those of boto3 and elastic."""
 
     class Boto(dict):
-        headers = {"x": "response"}  # noqa: RUF012
+        headers = {"x": "response"}
 
     response = Boto(ResponseMetadata={"HTTPHeaders": {"x": "boto"}})
     error = Remote(response=response, headers={"x": "own"}, meta=SimpleNamespace(headers={"x": "meta"}))
