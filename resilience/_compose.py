@@ -35,9 +35,10 @@ def decorate(target: Any, *policies: Policy) -> Any:
         ConfigurationError: not a callable, a class, a generator function, two policies of a
             kind, or a policy that this function can't carry.
     """
-    if isinstance(target, (staticmethod, classmethod)):
+    # By `type`, not `isinstance`: a foreign proxy around one of these claims its class, and must not be skipped.
+    if issubclass(type(target), (staticmethod, classmethod)):
         return type(target)(decorate(target.__func__, *policies))
-    if isinstance(target, MethodType):
+    if type(target) is MethodType:
         return MethodType(decorate(target.__func__, *policies), target.__self__)
     _refuse_what_is_no_function(target)
     found = own_description(target)
@@ -207,12 +208,12 @@ def _warn_of_foreign_order(target: Any, policies: tuple[Policy, ...]) -> None:
 def _descriptions_below(target: Any) -> Iterator[Description]:
     """Our wrappers under foreign ones, as far as partials and `__wrapped__` lead to them."""
     for _ in range(_DEEPEST):
-        target = target.func if isinstance(target, partial) else getattr(target, "__wrapped__", None)
-        if target is None:
-            return
         found = own_description(target) or own_description(getattr(target, "__func__", None))
         if found is not None:
             yield found
+        target = target.func if isinstance(target, partial) else getattr(target, "__wrapped__", None)
+        if target is None:
+            return
 
 
 def _level_outside() -> int:

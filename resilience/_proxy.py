@@ -51,11 +51,14 @@ class PolicyProxy(wrapt.FunctionWrapper):  # type: ignore[misc]  # wrapt ships n
         return found
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        bind = getattr(type(self.__wrapped__), "__get__", None)
-        bound = None if bind is None else bind(self.__wrapped__, instance, owner)
-        if type(bound) is MethodType and bound.__func__ is self.__wrapped__:
+        target = self.__wrapped__
+        bind = getattr(type(target), "__get__", None)
+        bound = target if bind is None else bind(target, instance, owner)
+        if bound is target:
+            return self
+        if type(bound) is MethodType and bound.__func__ is target:
             # As a function binds: the policies see the instance as the first argument.
-            return MethodType(self, instance)
+            return MethodType(self, bound.__self__)
         return super().__get__(instance, owner)
 
     # Like a function: its copy is itself, and it is pickled by name.

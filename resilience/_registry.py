@@ -133,9 +133,6 @@ class Registry:
     def __contains__(self, name: object) -> bool:
         return name in self._breakers
 
-    def __len__(self) -> int:
-        return len(self._breakers)
-
     def _conflict(self, name: str, differences: tuple[str, ...]) -> None:
         if self._strict:
             raise ConfigurationError(*(f"{name!r} is registered already with {line}" for line in differences))

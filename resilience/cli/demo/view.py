@@ -55,7 +55,7 @@ class Screen:
 
     def __init__(self, console: Console) -> None:
         self.console = console
-        self._live: Live | None = None
+        self._seen: tuple[Phase, CircuitBreaker, Crowd] | None = None
 
     @contextmanager
     def watching(self) -> Iterator[Screen]:
@@ -63,21 +63,24 @@ class Screen:
         if not self.console.is_terminal:
             yield self
             return
-        with Live(Text(""), console=self.console, transient=True, refresh_per_second=10) as self._live:
+        with Live(get_renderable=self._figure_line, console=self.console, transient=True, refresh_per_second=10):
             yield self
-        self._live = None
 
     def note(self, note: Note, /) -> None:
         """Print one line."""
         self._line(Text.assemble((f"{note.at:7.2f} s  ", "dim"), f"{note.about:<10}", (note.text, STYLES[note.mood])))
 
     def tick(self, phase: Phase, breaker: CircuitBreaker, crowd: Crowd, /) -> None:
-        """Renew the line of figures."""
-        if self._live is not None:
-            made = sum(tally.made for tally in crowd.sites().values())
-            mark, style = MARKS[breaker.state]
-            state = f"{mark * 3} {breaker.state} {mark * 3}"
-            self._live.update(Text.assemble(f"{made:6} calls  ", (state, style), f"  provider: {phase.name}"))
+        """Remember what the line of figures is read from."""
+        self._seen = phase, breaker, crowd
+
+    def _figure_line(self) -> Text:
+        if self._seen is None:
+            return Text("")
+        phase, breaker, crowd = self._seen
+        made = sum(tally.made for tally in crowd.sites().values())
+        mark, style = MARKS[breaker.state]
+        return Text.assemble(f"{made:6} calls  ", (f"{mark * 3} {breaker.state}", style), f"  provider: {phase.name}")
 
     # ------------------------------------------------------------------------------------------------ at the end
     def show(self, report: Report) -> None:
