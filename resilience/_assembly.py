@@ -22,7 +22,7 @@ from resilience._marks import DEFAULT_WORKERS, is_idempotent, is_uninterruptible
 from resilience._policies.breaker import BreakerLayers
 from resilience._policies.bulkhead import BulkheadLayers, SharedBulkhead
 from resilience._policies.classifying import classify_with
-from resilience._policies.lane import failure_lane
+from resilience._policies.lane import failure_lane, front_door
 from resilience._policies.retry import RetryLayers
 from resilience._policies.timeout import TimeoutLayers
 from resilience._policies.verdicts import interrupted_verdict
@@ -317,7 +317,7 @@ class Assembly:
             closure |= {
                 "circuit": breaker.circuit,
                 "count": breaker.circuit.totals.successes.tick,
-                "door": self._breaker.refusal,
+                "door": front_door(breaker),
                 "refuse": breaker.refuse,
                 "settled": failure_lane(breaker, self.site),
                 "succeeded": lambda episode: breaker.record(episode, Verdict.SUCCESS),

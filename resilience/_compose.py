@@ -77,7 +77,11 @@ def _rebind_when_found(wrapper: FunctionType, assembly: Assembly) -> None:
     if assembly.pending and assembly.shape is not None:
 
         def found() -> None:
-            rebind(wrapper, assembly.shared_closure())
+            closure = assembly.shared_closure()
+            # Last of all what lets a call in: another thread may be in the middle of one.
+            entrances = {name: closure.pop(name) for name in ("circuit", "door", "queue") if name in closure}
+            rebind(wrapper, closure)
+            rebind(wrapper, entrances)
 
         assembly.on_found = found  # type: ignore[method-assign]  # a hook, empty until here
 

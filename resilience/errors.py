@@ -47,19 +47,23 @@ class ConfigurationError(ResilienceError, ValueError):
 class RejectedError(ResilienceError):
     """The call never started: nothing was sent.
 
-    Attributes:
-        name: the breaker or bulkhead that refused.
-        retry_after: seconds until a new try makes sense, or None when unknown.
+    Made as `CircuitOpenError(name, retry_after)`. Refusals are raised in floods, so both
+    values stay where `Exception` puts them, and the text is built when it is asked for.
     """
 
     fault_kind = FaultKind.TRANSIENT
     fault_flags = _LOCAL
     code = "rejected"
 
-    def __init__(self, name: str, retry_after: float | None = None) -> None:
-        # `args` are set by `__new__` already: a refusal is raised in floods, so no call more than needed.
-        self.name = name
-        self.retry_after = retry_after
+    @property
+    def name(self) -> str:
+        """The breaker or bulkhead that refused."""
+        return str(self.args[0]) if self.args else ""
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds until a new try makes sense, None when unknown."""
+        return self.args[1] if len(self.args) > 1 else None
 
     def _wait(self) -> str:
         return "" if self.retry_after is None else f", retry in {self.retry_after:.3g} s"

@@ -14,7 +14,8 @@ Who may decide half-open
 
 What others may read
     `closed`, `closed_windowed`, `clean` and `edge` let the compiled straight path
-    admit and count a healthy call without a lock, `strikes` a failure of a plain streak. `view` is one immutable tuple, replaced
+    admit and count a healthy call without a lock, `strikes` a failure of a plain streak,
+    `open_until` a refusal. `view` is one immutable tuple, replaced
     in one store, from which state, status and the door are read at any moment.
     Everything else belongs to whoever holds the owner's lock.
 """
@@ -54,7 +55,6 @@ class Circuit:
         "_config",
         "_mode",
         "_name",
-        "_open_for",
         "_opened_at",
         "_opened_ns",
         "_probe_successes",
@@ -69,6 +69,8 @@ class Circuit:
         "episode",
         "events",
         "last_failure",
+        "open_for",
+        "open_until",
         "strikes",
         "totals",
         "view",
@@ -81,7 +83,7 @@ class Circuit:
         self._mode = SHADOW if config.shadow else NORMAL
         self._state = CLOSED
         self._opened_at = 0.0
-        self._open_for: float | None = 0.0
+        self.open_for: float | None = 0.0
         self._opened_ns: int | None = None
         self._changed_ns = time_ns
         self._probes: list[Permit] = []
@@ -113,12 +115,12 @@ class Circuit:
 
     def _acquire_probe(self, lease: float, now: float, time_ns: int) -> Permit | float:
         if self._state is OPEN:
-            if self._open_for is None:
+            if self.open_for is None:
                 return FOREVER
             if now < self._opened_at:
                 self._opened_at = now
                 self._store()
-            left = self._open_for - (now - self._opened_at)
+            left = self.open_for - (now - self._opened_at)
             if left > 0:
                 return left
             self._move(Input.COOLED, now, time_ns)
@@ -277,7 +279,7 @@ class Circuit:
     ) -> None:
         """Open until `enable` or `reset`, or for `seconds` and then as after any cooldown."""
         self._mode = FORCED
-        self._open_for = seconds
+        self.open_for = seconds
         self._move(Input.FORCED, now, time_ns, reason=reason, actor=actor)
 
     def disable(
@@ -336,7 +338,7 @@ class Circuit:
             # First the door, then the state: nobody may see an open circuit that lets pass.
             self.closed = self.closed_windowed = self.clean = 0
             if cause is not Input.FORCED:
-                self._open_for = self._open_time(fault)
+                self.open_for = self._open_time(fault)
             self._opened_at, self._opened_ns = now, time_ns
         elif after is CLOSED:
             self._opened_ns = None
@@ -356,7 +358,7 @@ class Circuit:
                 cause=cause.value,
                 episode=self.episode,
                 kind=None if fault is None else fault.kind,
-                retry_after=self._open_for if after is OPEN else None,
+                retry_after=self.open_for if after is OPEN else None,
                 reason=reason,
                 actor=actor,
             )
@@ -382,12 +384,14 @@ class Circuit:
             self._mode,
             self.episode,
             self._opened_at,
-            self._open_for,
+            self.open_for,
             self._opened_ns,
             self._changed_ns,
             tuple(self._probes),
             self._trip.held if closed else held or self.view.held,
         )
+        refusing = self._state is OPEN and self._mode is not SHADOW
+        self.open_until = self._opened_at + (FOREVER if self.open_for is None else self.open_for) if refusing else -FOREVER
         plain = self.episode if closed and self._mode is NORMAL and self._published else 0
         if self._config.trip.windowed:
             self.closed_windowed = plain

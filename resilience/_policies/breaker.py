@@ -83,7 +83,7 @@ class BreakerLayers:
 
     def refusal(self) -> float | None:
         """Seconds for which a call would be refused now, None if it would not. Pure."""
-        return None if self.breaker in PROBING.get() else self.breaker.refusal()
+        return self.breaker.refusal_here()
 
     def refuses_after(self, wait: float) -> float | None:
         """Seconds for which an attempt is refused, where that is longer than a wait; else None."""

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     R = TypeVar("R")
 
 _SERIALS = count(1)
+FAIL = OnOpen.FAIL
 FAILURE, NEUTRAL = Verdict.FAILURE, Verdict.NEUTRAL
 
 
@@ -79,6 +80,7 @@ class CircuitBreaker:
             kind: verdict_of(Fault(kind), trip_on=config.trip_kinds, trip_on_status=config.trip_statuses)
             for kind in FaultKind
         }
+        self._failing_guards = GuardKit(self, classify, FAIL)
         self._guards = {on_open: GuardKit(self, classify, on_open) for on_open in OnOpen}
 
     # ------------------------------------------------------------------------------------------------ reading
@@ -96,6 +98,10 @@ class CircuitBreaker:
     def refusal(self) -> float | None:
         """Seconds for which a call at this moment would be refused (`FOREVER`: until an operator acts), else None. Pure."""
         return self.circuit.refusal(self._services.clock.monotonic())
+
+    def refusal_here(self) -> float | None:
+        """The same for a call made here: inside a probe of this breaker it shares that probe."""
+        return None if self in PROBING.get() else self.refusal()
 
     def now(self) -> float:
         """Monotonic seconds on the breaker's clock."""
@@ -203,7 +209,10 @@ class CircuitBreaker:
             ...     bool(permit)
             True
         """
-        return self._guards[on_open].guard()
+        if on_open is FAIL:
+            block = self._failing_guards.block
+            return block if block.episode == self.circuit.closed else self._failing_guards.guard()
+        return self._guards[checked(OnOpen, "on_open", on_open)].guard()
 
     def call(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a function under the breaker."""

@@ -28,8 +28,18 @@ if TYPE_CHECKING:
     from resilience._site import Classify
 
 
+_here = sys.exception
+_deadline = DEADLINE.get
+
+
 class GuardKit:
-    """What all blocks of one breaker reference share: how they judge, and what open means to them."""
+    """What all blocks of one breaker reference share: how they judge, and what open means to them.
+
+    Attributes:
+        block: the shared block of the last closed episode, for who looks whether that still lasts.
+    """
+
+    __slots__ = ("block", "breaker", "circuit", "classify", "judge_result", "on_open")
 
     def __init__(
         self,
@@ -39,20 +49,21 @@ class GuardKit:
         judge_result: Callable[[Any], object] | None = None,
     ) -> None:
         self.breaker = breaker
+        self.circuit = breaker.circuit
         self.classify = classify
         self.on_open = on_open
         self.judge_result = judge_result
-        self._shared = ClosedBlock(self, breaker.circuit.episode)
+        self.block = ClosedBlock(self, breaker.circuit.episode)
 
     def guard(self) -> Block:
         """The shared block of this closed episode, or one of its own."""
-        circuit = self.breaker.circuit
+        circuit = self.circuit
         episode = circuit.closed or circuit.closed_windowed
-        if not episode or self.judge_result is not None or sys.exc_info()[1] is not None or DEADLINE.get() is not None:
+        if not episode or self.judge_result is not None:
             return OwnBlock(self)
-        if self._shared.episode != episode:
-            self._shared = ClosedBlock(self, episode)
-        return self._shared
+        if self.block.episode != episode:
+            self.block = ClosedBlock(self, episode)
+        return self.block
 
 
 class Block:
@@ -91,40 +102,53 @@ class Block:
 class ClosedBlock(Block):
     """The one object for all blocks of a closed episode."""
 
-    __slots__ = ("_circuit", "_kit", "_permit", "_tick", "_windowed", "episode")
+    __slots__ = ("_careful", "_circuit", "_kit", "_permit", "_tick", "episode")
 
     def __init__(self, kit: GuardKit, episode: int) -> None:
         self.episode = episode
         self._kit = kit
         self._circuit = kit.breaker.circuit
-        self._windowed = kit.breaker.config.trip.windowed
+        # Whether a success may be more than a tick: a window wants the time, a use of its own its block.
+        self._careful = kit.breaker.config.trip.windowed
         self._tick = self._circuit.totals.successes.tick
         # For the block to look at, never settled: what the blocks find is reported by episode.
         self._permit = Permit(episode, exempt=True)
 
     def __enter__(self) -> Permit:
-        circuit = self._circuit
-        if circuit.closed == self.episode or circuit.closed_windowed == self.episode:
+        if self._circuit.closed == self.episode and _here() is None and _deadline() is None:
             return self._permit
-        # Kept beyond its episode: each use from now on has a block of its own.
+        return self._enter_with_care()
+
+    def _enter_with_care(self) -> Permit:
+        if self._circuit.closed_windowed == self.episode and _here() is None and _deadline() is None:
+            return self._permit
+        # Inside an except block, under a deadline, or kept beyond its episode: this use needs a memory.
         block = OwnBlock(self._kit)
         permit = block.__enter__()
+        self._careful = True
         _KEPT.set((*_KEPT.get(), (self, block)))
         return permit
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is None and self._circuit.clean == self.episode and not self._careful:
+            self._tick()
+        else:
+            self._leave_with_care(kind, error, trace)
+
+    def _leave_with_care(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         kept = _KEPT.get()
         if kept and kept[-1][0] is self:
+            # This use was given a block of its own.
             _KEPT.set(kept[:-1])
             kept[-1][1].__exit__(kind, error, trace)
-        elif error is not None:
-            _report_error(self._kit, Permit(self.episode), error, None, None)
-        elif self._windowed or self._circuit.clean != self.episode:
+        elif error is None:
             self._kit.breaker.record(self.episode, Verdict.SUCCESS)
         else:
-            self._tick()
+            _report_error(self._kit, Permit(self.episode), error, None, None)
 
 
 _KEPT: ContextVar[tuple[tuple[ClosedBlock, OwnBlock], ...]] = ContextVar("resilience_kept_guards", default=())
@@ -138,7 +162,7 @@ class OwnBlock(Block):
     def __init__(self, kit: GuardKit) -> None:
         self._kit = kit
         self._permits: list[Permit] = []
-        self._handled = sys.exc_info()[1]
+        self._handled = _here()
         self._started: float | None = None
         self._token: Token[tuple[object, ...]] | None = None
         self._fault: Fault | None = None

@@ -1,4 +1,4 @@
-"""The failure lane: what the straight path does with a failure, inside its `except` block.
+"""What the straight path does when a call is refused, or fails, while all is still simple.
 
 An outage is a flood of the same few exceptions. For one that its type alone explains
 (no attributes, no chain, only texts in `args`) everything is known: its fault, this
@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from resilience._context import PROBING
 from resilience._policies.marks import MARK
 from resilience._words import Verdict
 
@@ -22,6 +23,20 @@ if TYPE_CHECKING:
     from resilience._site import Site
 
 FAILURE = Verdict.FAILURE
+
+
+def front_door(breaker: CircuitBreaker) -> Callable[[], float | None]:
+    """A function that tells for how many seconds a call is refused, None if it may try. Pure."""
+    circuit, probing, refusal = breaker.circuit, PROBING.get, breaker.refusal_here
+
+    def door() -> float | None:
+        left = circuit.open_until - time.monotonic()
+        # More than the whole open time left: the clock jumped, which the full answer knows how to take.
+        if left > 0.0 and (circuit.open_for is None or left <= circuit.open_for) and not probing():
+            return left
+        return refusal()
+
+    return door
 
 
 def failure_lane(breaker: CircuitBreaker, site: Site) -> Callable[[int, Exception], bool]:

@@ -416,10 +416,26 @@ def test_a_wrapper_describes_itself():
 def test_an_instance_as_class_attribute_is_no_method():
     """A callable object in a class body does not bind, and a decorated one doesn't either."""
 
-    class Client:
-        ask = guard(functools.partial(lambda *args: args, "first"))
+    class Ask:
+        def __call__(self, *args):
+            return args
 
-    assert ("first", "second") == Client().ask("second")
+    class Client:
+        ask = guard(Ask())
+
+    assert ("hello",) == Client().ask("hello")
+
+
+def test_a_cache_of_a_method_is_one_object_on_the_class():
+    """`Client.ask` is what stands in the class body, as with a function."""
+
+    class Client:
+        @guard
+        @functools.lru_cache
+        def ask(self, text):
+            return text
+
+    assert vars(Client)["ask"] is Client.ask
 
 
 def test_a_fallback_gets_the_arguments_of_the_call():
