@@ -88,7 +88,8 @@ def main() -> None:
         ask_often(port, "open:")
     ask_often(port, "closed:")
     status = breaker("bank").status()
-    print(f"{'the breaker:':<12} {status.state}, {status.bypassed_total} calls bypassed, {status.last_failure}")
+    cause = "" if status.last_failure is None else f", because of {status.last_failure.type_name}"
+    print(f"{'the breaker:':<12} {status.state}{cause}; {status.bypassed_total} calls were bypassed")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from resilience._context import DEADLINE
 from resilience._core.checks import Faults
-from resilience._core.deadline import Deadline, is_past
+from resilience._core.deadline import Deadline, UncountedDeadline, is_past
 from resilience._core.events import TimedOut
 from resilience._core.order import Layer
 from resilience._core.outcome import Outcome, raise_unchanged
@@ -29,7 +29,7 @@ from resilience._policies.verdicts import interrupted_verdict
 from resilience._registry import Registry, current_registry
 from resilience._settings import BreakerPolicy, BulkheadPolicy, Policy, RetryPolicy, TimeoutPolicy, one_of_each
 from resilience._site import Call, Site
-from resilience._words import OnOpen, TimeoutScope, Verdict
+from resilience._words import OnOpen
 from resilience.catalogue import default_classifier
 from resilience.errors import TimeoutExceeded, shown
 
@@ -192,10 +192,9 @@ class Assembly:
             wait=policy.wait,
             stop=policy.stop,
             retry_on=policy.retry_on,
-            idempotent=not policy.safe_only,
             safe_only=policy.safe_only,
             max_retry_after=policy.max_retry_after,
-            refuses_after=None if self._breaker is None else self._breaker.refuses_after,
+            stopped=None if self._breaker is None else self._breaker.stopped,
         )
 
     def _assemble_world(self) -> Any:
@@ -320,7 +319,7 @@ class Assembly:
                 "door": front_door(breaker),
                 "refuse": breaker.refuse,
                 "settled": failure_lane(breaker, self.site),
-                "succeeded": lambda episode: breaker.record(episode, Verdict.SUCCESS),
+                "succeeded": breaker.succeed,
                 "slow": self.run,
             }
         if self._bulkhead is not None:
@@ -345,12 +344,10 @@ class Assembly:
             self._home().watch_clock(buckets)
             closure |= {
                 "buckets": buckets,
-                "counts": self._timeout_policy.counts,
                 "is_ours": timers.is_ours,
-                "new_deadline": Deadline,
+                "new_deadline": Deadline if self._timeout_policy.counts else UncountedDeadline,
                 "past": is_past,
                 "reset_deadline": DEADLINE.reset,
-                "scope": TimeoutScope.BUDGET,
                 "seconds": self._timeout_policy.budget,
                 "set_deadline": DEADLINE.set,
                 "this_task": asyncio.current_task,
@@ -433,7 +430,6 @@ class Assembly:
 
     def _first_answer(self, call: Call, episode: int, failed: Exception) -> Outcome:
         """Settle the attempt that the straight path made; it becomes the plan's first answer if it may be repeated."""
-        call.attempts = 1
         outcome = Outcome(error=failed)
         fault = self.site.judge(call, outcome)
         if self._breaker is not None and fault is not None:

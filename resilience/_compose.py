@@ -45,6 +45,7 @@ def decorate(target: Any, *policies: Policy) -> Any:
     if found is not None:
         target, policies = found.fn, (*found.policies, *policies)
     one_of_each(policies)
+    policies = tuple(sorted(policies, key=lambda policy: POSITION[policy.places()[0]]))
     _refuse_generators(target)
     if found is None:
         _warn_of_foreign_order(target, policies)

@@ -115,6 +115,8 @@ class Site:
     # ------------------------------------------------------------------------------------------------ time
     def left(self, call: Call | None = None) -> float | None:
         """Seconds until the nearest deadline around the caller (and this call's own budget), None without one."""
+        if self.budget is None and DEADLINE.get() is None:
+            return None
         now = self.services.clock.monotonic()
         left = deadlines.remaining(DEADLINE.get(), now)
         if call is not None and self.budget is not None:
@@ -131,46 +133,31 @@ class Call:
         args, kwargs: the function's arguments.
         entered: monotonic seconds at entry, where the site is timed.
         handled: the exception that was being handled when the call began.
-        attempts: attempts begun so far.
         first: the answer of an attempt the straight path has made and settled already.
         probed: the last attempt was a probe of a half-open circuit.
+        permit: the latest permit of a call that is reported on as a whole.
         exempt: the call neither asks nor feeds the breaker.
         bulkhead, slot: the bulkhead it holds a slot of, and the slot (None: an orphan took it over).
         cancelled: a cancel that came while an uninterruptible attempt was running.
     """
 
-    __slots__ = (
-        "args",
-        "attempts",
-        "bulkhead",
-        "cancelled",
-        "entered",
-        "exempt",
-        "first",
-        "handled",
-        "kwargs",
-        "permit",
-        "probed",
-        "site",
-        "slot",
-        "world",
-    )
+    entered = 0.0
+    first: Outcome | None = None
+    permit: Any = None
+    probed = False
+    exempt = False
+    bulkhead: SlotHolder | None = None
+    slot: int | None = None
+    cancelled: BaseException | None = None
 
     def __init__(self, site: Site, world: World, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.site = site
         self.world = world
         self.args = args
         self.kwargs = kwargs
-        self.entered = site.services.clock.monotonic() if site.timed else 0.0
         self.handled = sys.exc_info()[1]
-        self.attempts = 0
-        self.first: Outcome | None = None
-        self.permit: Any = None
-        self.probed = False
-        self.exempt = False
-        self.bulkhead: SlotHolder | None = None
-        self.slot: int | None = None
-        self.cancelled: BaseException | None = None
+        if site.timed:
+            self.entered = site.services.clock.monotonic()
 
 
 class SlotHolder(Protocol):

@@ -401,8 +401,10 @@ class Circuit:
 
     def _store_figures(self) -> None:
         """Publish the figures of a closed circuit: all that a result which moves nothing can change."""
-        # A NamedTuple's own `_replace` takes four times as long.
-        self.view = _new_tuple(View, self.view[:-1] + (self._trip.held,))  # noqa: RUF005  # as is unpacking
+        view, held = self.view, self._trip.held
+        if held is not view.held:
+            # A NamedTuple's own `_replace` takes four times as long.
+            self.view = _new_tuple(View, view[:-1] + (held,))  # noqa: RUF005  # as is unpacking
         self._publish_trip(self.closed or self.closed_windowed)
 
     def _publish_trip(self, plain: int) -> None:

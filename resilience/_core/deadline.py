@@ -29,30 +29,43 @@ class Deadline:
         noted: the task's pending cancels when the scope was entered (asyncio only).
     """
 
-    __slots__ = ("active", "counts", "expires", "fired", "noted", "outer", "scope", "started")
+    # Defaults on the class: a deadline is made on every call, and each store counts.
+    counts = True
+    scope = TimeoutScope.BUDGET
+    active = True
+    fired = False
 
-    def __init__(
-        self,
-        expires: float,
-        started: float,
-        outer: Deadline | None = None,
-        counts: bool = True,
-        scope: TimeoutScope = TimeoutScope.BUDGET,
-        noted: int = 0,
-    ) -> None:
+    def __init__(self, expires: float, started: float, outer: Deadline | None = None, noted: int = 0) -> None:
         self.expires = expires
         self.started = started
         self.outer = outer
-        self.counts = counts
-        self.scope = scope
         self.noted = noted
-        self.active = True
-        self.fired = False
+
+    @classmethod
+    def of(
+        cls,
+        seconds: float,
+        started: float,
+        outer: Deadline | None,
+        *,
+        counts: bool = True,
+        scope: TimeoutScope = TimeoutScope.BUDGET,
+    ) -> Deadline:
+        """A deadline `seconds` after `started`."""
+        deadline = cls(started + seconds, started, outer)
+        deadline.counts, deadline.scope = counts, scope
+        return deadline
 
     @property
     def seconds(self) -> float:
-        """The length of the limit."""
-        return self.expires - self.started
+        """The length of the limit, free of the digits that the clock's size adds."""
+        return float(f"{self.expires - self.started:.9g}")
+
+
+class UncountedDeadline(Deadline):
+    """A deadline whose expiry says nothing of the remote, such as one that a client sets."""
+
+    counts = False
 
 
 def chain(deadline: Deadline | None) -> Iterator[Deadline]:

@@ -29,15 +29,14 @@ class Outcome:
         judged: whether `fault` has been worked out.
     """
 
-    __slots__ = ("error", "expired", "fault", "judged", "refused_by", "value")
+    fault: Fault | None = None
+    refused_by: object = None
+    expired: Deadline | None = None
+    judged = False
 
     def __init__(self, value: Any = None, error: BaseException | None = None) -> None:
         self.value = value
         self.error = error
-        self.fault: Fault | None = None
-        self.refused_by: object = None
-        self.expired: Deadline | None = None
-        self.judged = False
 
     @classmethod
     def refusal(cls, error: Exception, by: object) -> Outcome:

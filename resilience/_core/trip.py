@@ -129,11 +129,6 @@ class Strikes(Counter):
         super().__init__()
         self.limit = limit
 
-    def figures(self, now: float, successes: int) -> Figures:
-        # The strike that opens is not yet seen by a circuit that still reads closed.
-        held = min(self.value, self.limit - 1)
-        return Figures(held, held, None)
-
 
 class Streak:
     """The current streak.
@@ -150,16 +145,22 @@ class Streak:
         self.answered()
 
     @property
-    def held(self) -> Strikes:
-        """The strikes so far and to come."""
-        return self.strikes
+    def held(self) -> Streak:
+        """The machine itself: its figure is one read of the strikes."""
+        return self
+
+    def figures(self, now: float, successes: int) -> Figures:
+        # The strike that opens is not yet seen by a circuit that still reads closed.
+        held = min(self.strikes.value, self._limit - 1)
+        return Figures(held, held, None)
 
     def fail(self, now: float, successes: int) -> bool:
         self.clean = False
         return self.strikes.tick() + 1 >= self._limit
 
     def succeed(self, now: float, successes: int) -> bool:
-        self.answered()
+        self.strikes = Strikes(self._limit)
+        self.clean = True
         return False
 
     def answered(self) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from resilience._core.order import POSITION, Layer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from resilience._core.outcome import Outcome
     from resilience._site import Call, Inner
@@ -29,10 +29,9 @@ def link(layers: Sequence[tuple[Layer, Around]], *, inward_from: Layer | None = 
     return step
 
 
-async def attempt(call: Call) -> Outcome:
+def attempt(call: Call) -> Awaitable[Outcome]:
     """The innermost step: the function itself, once."""
-    call.attempts += 1
-    return await call.world.attempt(call)
+    return call.world.attempt(call)
 
 
 def _around(around: Around, inner: Inner) -> Inner:

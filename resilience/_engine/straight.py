@@ -173,7 +173,7 @@ def _enter(lines: _Lines, shape: Shape, slow: str) -> None:
         lines.add("if @slot is None: " + slow)
     if shape.budget:
         lines.add(
-            "@deadline = @new_deadline(@started + @seconds, @started, @outer, @counts, @scope, @task.cancelling())"
+            "@deadline = @new_deadline(@started + @seconds, @started, @outer, @task.cancelling())"
         )
         lines.add("@token = @set_deadline(@deadline)")
         lines.add("@bucket.entries[@task] = @deadline")
@@ -241,7 +241,6 @@ NAMES = (
     "buckets",
     "circuit",
     "count",
-    "counts",
     "door",
     "fn",
     "give",
@@ -255,7 +254,6 @@ NAMES = (
     "recover",
     "refuse",
     "reset_deadline",
-    "scope",
     "seconds",
     "set_deadline",
     "settled",

@@ -25,8 +25,10 @@ class AsyncWorld:
         self._site = site
 
     async def attempt(self, call: Call) -> Outcome:
+        site = self._site
+        kwargs = call.kwargs if site.pass_as is None else arguments(site, call)
         try:
-            return Outcome(await self._site.fn(*call.args, **arguments(self._site, call)))
+            return Outcome(await site.fn(*call.args, **kwargs))
         except Exception as error:
             return Outcome(error=error)
 

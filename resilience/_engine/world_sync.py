@@ -38,8 +38,13 @@ class SyncWorld:
         self._site = site
 
     async def attempt(self, call: Call) -> Outcome:
-        outcome = perform(self._site.fn, call.args, arguments(self._site, call))
-        if outcome.error is None and AWAITABLE[type(outcome.value)]:
+        site = self._site
+        kwargs = call.kwargs if site.pass_as is None else arguments(site, call)
+        try:
+            outcome = Outcome(site.fn(*call.args, **kwargs))
+        except Exception as error:
+            return Outcome(error=error)
+        if AWAITABLE[type(outcome.value)]:
             # Nothing is known until it is awaited: for now, no layer is to judge it.
             outcome.refused_by = AWAITABLE
         return outcome
@@ -66,7 +71,10 @@ class SyncWorld:
             DEADLINE.reset(token)
 
     async def invoke(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
-        return perform(function, args, kwargs)
+        try:
+            return Outcome(function(*args, **kwargs))
+        except Exception as error:
+            return Outcome(error=error)
 
 
 class WorkerWorld(SyncWorld):
@@ -106,14 +114,6 @@ class WorkerWorld(SyncWorld):
         else:
             call.slot = None
             work.abandon(self._pool, lambda: bulkhead.give(slot))
-
-
-def perform(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
-    """Call once; an exception is an outcome, anything beyond `Exception` passes through."""
-    try:
-        return Outcome(function(*args, **kwargs))
-    except Exception as error:
-        return Outcome(error=error)
 
 
 def arguments(site: Site, call: Call) -> dict[str, Any]:

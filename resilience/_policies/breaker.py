@@ -11,12 +11,11 @@ from resilience._core.outcome import Outcome
 from resilience._core.permit import Permit
 from resilience._core.view import FOREVER
 from resilience._policies.verdicts import counts_first, end_of, interrupted_verdict
-from resilience._words import OnOpen, ProbeEnd, TimeoutScope, Verdict
+from resilience._words import OnOpen, TimeoutScope, Verdict
 from resilience.errors import CircuitOpenError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextvars import Token
 
     from resilience._core.faults import Fault
     from resilience._policies.circuit_breaker import CircuitBreaker
@@ -85,38 +84,53 @@ class BreakerLayers:
         """Seconds for which a call would be refused now, None if it would not. Pure."""
         return self.breaker.refusal_here()
 
-    def refuses_after(self, wait: float) -> float | None:
-        """Seconds for which an attempt is refused, where that is longer than a wait; else None."""
-        refused = self.refusal()
-        return refused if refused is not None and refused > wait else None
+    def stopped(self, wait: float) -> str:
+        """Why an attempt after a wait would be refused, for a retry that need not wait for it; "" if it may go."""
+        breaker = self._found or self.breaker
+        if breaker.circuit.closed or breaker.circuit.closed_windowed:
+            return ""
+        left = self.refusal()
+        if left is None or left <= wait:
+            return ""
+        rest = "" if left == FOREVER else f", {left:.3g} s left"
+        return f"retry stopped: circuit {breaker.name} is open{rest}"
 
     # ------------------------------------------------------------------------------------------------ one attempt
     async def around_attempt(self, call: Call, inner: Inner) -> Outcome:
         """Ask for a permit, make the attempt, report it."""
         if call.exempt:
             return await inner(call)
-        breaker = self.breaker
-        answer = breaker.acquire(self._lease())
-        if not isinstance(answer, Permit):
-            return self._refuse(answer)
-        call.probed = answer.probe
-        if self._per_call:
-            return await self._keep(call, answer, inner)
-        token = PROBING.set((*PROBING.get(), breaker)) if answer.probe else None
-        started = breaker.now() if DEADLINE.get() is not None else None
+        breaker = self._found or self.breaker
+        # While closed, the episode is all there is to a permit, as on the straight path.
+        episode = breaker.circuit.closed or breaker.circuit.closed_windowed
+        permit: Permit | None = None
+        if not episode or self._per_call:
+            answer = breaker.acquire(self._lease())
+            if not isinstance(answer, Permit):
+                return self._refuse(answer)
+            permit = answer
+            call.probed = permit.probe
+            if self._per_call:
+                return await self._keep(call, permit, inner)
+        token = PROBING.set((*PROBING.get(), breaker)) if permit is not None and permit.probe else None
+        started = None if DEADLINE.get() is None else breaker.now()
         try:
             outcome = await inner(call)
         except BaseException as error:
-            self._settle_interrupted(answer, error, started)
+            self._settle_interrupted(permit or Permit(episode), error, started)
             raise
         finally:
-            _forget_probe(token)
-        self._settle(call, answer, outcome, started)
+            if token is not None:
+                PROBING.reset(token)
+        if permit is None and outcome.error is None and outcome.refused_by is None and self._site.judge_result is None:
+            breaker.succeed(episode)
+        else:
+            self._settle(call, permit or Permit(episode), outcome, started)
         return outcome
 
     def _settle(self, call: Call, permit: Permit, outcome: Outcome, started: float | None) -> None:
         fault = call.site.judge(call, outcome)
-        self.breaker.settle(permit, self._verdict_once(outcome, fault, started), fault, ProbeEnd.NEUTRAL)
+        self.breaker.settle(permit, self._verdict_once(outcome, fault, started), fault)
 
     def _settle_interrupted(self, permit: Permit, error: BaseException, started: float | None) -> None:
         breaker = self.breaker
@@ -134,6 +148,8 @@ class BreakerLayers:
                 return Verdict.NEUTRAL
         elif expired is not None and not expired.counts:
             return Verdict.NEUTRAL
+        if fault is None:
+            return Verdict.SUCCESS
         verdict = self.breaker.verdict(fault)
         if verdict is Verdict.FAILURE and outcome.error is not None:
             return verdict if counts_first(outcome.error, self.breaker.mark) else Verdict.NEUTRAL
@@ -149,7 +165,8 @@ class BreakerLayers:
         try:
             return await inner(call)
         finally:
-            _forget_probe(token)
+            if token is not None:
+                PROBING.reset(token)
 
     async def report(self, call: Call, inner: Inner) -> Outcome:
         """Settle the last permit once, with what became of the whole call."""
@@ -175,11 +192,6 @@ class BreakerLayers:
     def _lease(self) -> float:
         site = self._site
         return site.per_attempt or site.budget or 0.0
-
-
-def _forget_probe(token: Token[tuple[object, ...]] | None) -> None:
-    if token is not None:
-        PROBING.reset(token)
 
 
 def constant_or_call(fallback: Any) -> Callable[..., Any]:

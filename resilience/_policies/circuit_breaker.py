@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 _SERIALS = count(1)
 FAIL = OnOpen.FAIL
-FAILURE, NEUTRAL = Verdict.FAILURE, Verdict.NEUTRAL
+SUCCESS, FAILURE, NEUTRAL = Verdict.SUCCESS, Verdict.FAILURE, Verdict.NEUTRAL
 
 
 class CircuitBreaker:
@@ -71,6 +71,7 @@ class CircuitBreaker:
         self._home = home
         self._lock = threading.RLock()
         self._busy = False
+        self._real = True
         self._inbox: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
         self._ask = self.circuit.acquire
         self._hub = services.hub
@@ -254,7 +255,7 @@ class CircuitBreaker:
     def verdict(self, fault: Fault | None) -> Verdict:
         """What a fault means to this breaker; None is a success."""
         if fault is None:
-            return Verdict.SUCCESS
+            return SUCCESS
         if fault.plain:
             return self.by_kind[fault.kind]
         config = self.config
@@ -262,8 +263,12 @@ class CircuitBreaker:
 
     def acquire(self, lease: float = 0.0) -> Permit | float:
         """A permit, or the seconds it is refused for. A call inside a probe of this breaker shares that probe."""
+        circuit = self.circuit
+        episode = circuit.closed or circuit.closed_windowed
+        if episode:
+            return Permit(episode)
         if self in PROBING.get():
-            return Permit(self.circuit.episode, exempt=True)
+            return Permit(circuit.episode, exempt=True)
         answer = self._section(self._ask, lease)
         return 0.0 if answer is None else answer  # type: ignore[no-any-return]  # what the circuit's acquire returned
 
@@ -271,8 +276,16 @@ class CircuitBreaker:
         self, permit: Permit, verdict: Verdict, fault: Fault | None = None, end: ProbeEnd = ProbeEnd.NEUTRAL
     ) -> None:
         """Report a permit's result."""
-        if not permit.exempt:
+        if not permit.exempt and (permit.probe or verdict is not NEUTRAL):
             self._section(self.circuit.settle, permit, verdict, fault, end)
+
+    def succeed(self, episode: int) -> None:
+        """Report a success of an attempt that a closed circuit let through in `episode`."""
+        circuit = self.circuit
+        if circuit.closed == episode and circuit.clean == episode:
+            circuit.totals.successes.tick()
+        else:
+            self._section(circuit.record, episode, SUCCESS, None)
 
     def record(self, episode: int, verdict: Verdict, fault: Fault | None = None) -> None:
         """Report the result of an attempt that the straight path let through in `episode`."""
@@ -314,7 +327,8 @@ class CircuitBreaker:
             hub.publish(Bypassed(name=self.name, site=site, by="circuit_open"))
 
     def publish_slots(self, published: bool) -> None:
-        """Whether compiled wrappers may pass without asking the registry for its clock."""
+        """Whether the system's clock may be read without asking the registry for its own."""
+        self._real = published
         self._section(self.circuit.publish, published)
 
     def clear_state(self) -> None:
@@ -341,9 +355,12 @@ class CircuitBreaker:
                     self._inbox.append((act, args))
                 return None
             self._busy = True
-            clock = self._services.clock
             try:
-                result = act(*args, clock.monotonic(), clock.time_ns())
+                if self._real:
+                    result = act(*args, time.monotonic(), time.time_ns())
+                else:
+                    clock = self._services.clock
+                    result = act(*args, clock.monotonic(), clock.time_ns())
             finally:
                 self._busy = False
             if self.circuit.events or self._inbox:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from math import inf
 from typing import TYPE_CHECKING, Any
 
 from resilience._context import RETRYING
@@ -12,6 +11,7 @@ from resilience._core.faults import may_retry
 from resilience._core.order import Layer
 from resilience._core.schedule import backoff, fits
 from resilience._events import logger
+from resilience.errors import BulkheadFullError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,10 +100,9 @@ class RetryLayers:
         wait: Callable[[Any], float] | float | None,
         stop: Callable[[Any], object] | None,
         retry_on: frozenset[FaultKind],
-        idempotent: bool,
         safe_only: bool,
         max_retry_after: float,
-        refuses_after: Callable[[float], float | None] | None,
+        stopped: Callable[[float], str] | None,
     ) -> None:
         self._site = site
         self._max_attempts = max_attempts
@@ -113,11 +112,12 @@ class RetryLayers:
         self._wait = wait
         self._stop = stop
         self._retry_on = retry_on
-        self._idempotent = idempotent
         self._safe_only = safe_only
         self._max_retry_after = max_retry_after
-        self._refuses_after = refuses_after
+        # Why no attempt after such a wait could go, as the breaker inside foresees it; "" if one may.
+        self._stopped = stopped
         self._needs_state = stop is not None or callable(wait)
+        self._fixed = wait if isinstance(wait, float) and stop is None else None
         self._told_nested = False
         self.rng: Callable[[], float] = random.random
 
@@ -148,7 +148,7 @@ class RetryLayers:
             finally:
                 RETRYING.reset(mark)
             if following.refused_by is not None:
-                self._end(outcome, number, "refused", f"retry stopped: {following.error}")
+                self._end(outcome, number, "refused", stopped_by(following.error))
                 following.discard()
                 return outcome
             # Emptied, or its exception would live as long as the frames it crossed.
@@ -161,57 +161,58 @@ class RetryLayers:
         """Seconds to wait before the next attempt, None when this outcome is the answer."""
         if outcome.refused_by is not None or call.cancelled is not None:
             return None
-        fault = self._site.judge(call, outcome)
-        if fault is None or not may_retry(
-            fault, retry_on=self._retry_on, idempotent=self._idempotent, safe_only=self._safe_only
-        ):
-            return None
-        if call.probed:
-            # A probe is exactly one attempt, whatever it found.
+        fault = outcome.fault if outcome.judged else self._site.judge(call, outcome)
+        # A probe is exactly one attempt, whatever it found.
+        if fault is None or call.probed or not self.may_retry(fault):
             return None
         if number >= self._max_attempts:
             return self._end(outcome, number, "attempts", f"retry gave up after {number} attempts")
         if RETRYING.get():
             return self._end_nested(outcome, number)
-        wait = self._schedule(call, outcome, number, started, idle)
-        return None if wait is None else self._check(call, outcome, fault, number, wait)
+        wait = self._schedule(call, outcome, number, started, idle) if self._fixed is None else self._fixed
+        if wait is None:
+            return None
+        if fault.retry_after is not None:
+            if fault.retry_after > self._max_retry_after:
+                note = f"retry stopped: the server asks for {fault.retry_after:g} s, more than max_retry_after"
+                return self._end(outcome, number, "retry_after", note)
+            wait = max(wait, fault.retry_after)
+        return self._check(call, outcome, fault, number, wait)
+
+    def may_retry(self, fault: Fault) -> bool:
+        """Whether this policy repeats after such a fault at all."""
+        if fault.plain and not self._safe_only:
+            return fault.kind in self._retry_on
+        return may_retry(
+            fault, retry_on=self._retry_on, idempotent=not self._safe_only, safe_only=self._safe_only
+        )
 
     def _schedule(self, call: Call, outcome: Outcome, number: int, started: float, idle: float) -> float | None:
         if not self._needs_state:
-            if isinstance(self._wait, float):
-                return self._wait
-            return backoff(number, initial=self._initial, longest=self._longest, jitter=self._jitter, chance=self.rng())
+            return self._backoff(number)
         now = self._site.services.clock.monotonic()
         state = RetryState(call, outcome, number, started, now, idle)
         if callable(self._wait):
             state.upcoming_sleep = max(0.0, float(self._wait(state)))
-        elif self._wait is not None:
-            state.upcoming_sleep = self._wait
         else:
-            state.upcoming_sleep = backoff(
-                number, initial=self._initial, longest=self._longest, jitter=self._jitter, chance=self.rng()
-            )
+            state.upcoming_sleep = self._backoff(number) if self._wait is None else self._wait
         if self._stop is not None and self._stop(state):
             return self._end(outcome, number, "attempts", f"retry gave up after {number} attempts")
         return state.upcoming_sleep
 
+    def _backoff(self, number: int) -> float:
+        return backoff(number, initial=self._initial, longest=self._longest, jitter=self._jitter, chance=self.rng())
+
     def _check(self, call: Call, outcome: Outcome, fault: Fault, number: int, wait: float) -> float | None:
-        """The wait, raised to the server's Retry-After; None where it makes no sense to wait that long."""
-        hint = fault.retry_after
-        if hint is not None:
-            if hint > self._max_retry_after:
-                note = f"retry stopped: the server asks for {hint:g} s, more than max_retry_after"
-                return self._end(outcome, number, "retry_after", note)
-            wait = max(wait, hint)
+        """The wait, or None where it leads to no attempt: past the deadline, or to an open circuit."""
         if not fits(wait, self._site.left(call)):
-            return self._end(
-                outcome, number, "budget", f"retry stopped: a wait of {wait:.3g} s does not fit the deadline"
-            )
-        if self._refuses_after is not None and (left := self._refuses_after(wait)) is not None:
-            rest = "" if left == inf else f", {left:.3g} s left"
-            return self._end(outcome, number, "refused", f"retry stopped: the circuit is open{rest}")
+            note = f"retry stopped: a wait of {wait:.3g} s does not fit the deadline"
+            return self._end(outcome, number, "budget", note)
+        note = "" if self._stopped is None else self._stopped(wait)
+        if note:
+            return self._end(outcome, number, "refused", note)
         hub = self._site.services.hub
-        if hub.wants(RetryScheduled):
+        if hub.wanted and RetryScheduled in hub.wanted:
             hub.publish(RetryScheduled(name=self._site.label, attempt=number, wait=wait, kind=fault.kind))
         return wait
 
@@ -231,6 +232,14 @@ class RetryLayers:
                 self._site.label,
             )
         self._end(outcome, number, "nested", "retry left to the outer call")
+
+
+def stopped_by(refusal: BaseException | None) -> str:
+    """The note of a retry that a refusal has ended."""
+    what = "bulkhead {} is full" if isinstance(refusal, BulkheadFullError) else "circuit {} is open"
+    left = getattr(refusal, "retry_after", None)
+    rest = "" if left is None else f", {left:.3g} s left"
+    return f"retry stopped: {what.format(getattr(refusal, 'name', ''))}{rest}"
 
 
 def _add_note(error: BaseException, note: str) -> None:

@@ -38,15 +38,16 @@ class TimeoutLayers:
     async def around_call(self, call: Call, inner: Inner) -> Outcome:
         """Everything inside ends by the budget, which began when the call entered."""
         assert self._budget is not None
-        deadline = Deadline(call.entered + self._budget, call.entered, DEADLINE.get(), self._counts)
+        deadline = Deadline.of(self._budget, call.entered, DEADLINE.get(), counts=self._counts)
         return self._told(await call.world.bounded(deadline, call, inner), deadline)
 
     async def around_attempt(self, call: Call, inner: Inner) -> Outcome:
         """One attempt ends by its own limit, which begins now."""
         assert self._per_attempt is not None
         now = self._site.services.clock.monotonic()
-        scope = TimeoutScope.ATTEMPT
-        deadline = Deadline(now + self._per_attempt, now, DEADLINE.get(), self._counts, scope)
+        deadline = Deadline.of(
+            self._per_attempt, now, DEADLINE.get(), counts=self._counts, scope=TimeoutScope.ATTEMPT
+        )
         return self._told(await call.world.bounded(deadline, call, inner), deadline)
 
     def _told(self, outcome: Outcome, deadline: Deadline) -> Outcome:

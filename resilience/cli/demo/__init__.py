@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from resilience.cli.demo.play import play
+from resilience.cli.demo.stage import play
 from resilience.cli.demo.view import Screen, Silence
 
 if TYPE_CHECKING:

@@ -54,7 +54,7 @@ class Report:
         """Median and 95th percentile of a refusal in µs, as its caller sees it; None if there was none."""
         if not self.refusals:
             return None
-        slowest = quantiles(self.refusals, n=20)[-1] if len(self.refusals) > 1 else self.refusals[0]
+        slowest = quantiles(self.refusals, n=20, method="inclusive")[-1] if len(self.refusals) > 1 else self.refusals[0]
         return median(self.refusals) / 1000, slowest / 1000
 
     def recoveries(self) -> dict[str, float | None]:

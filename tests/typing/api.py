@@ -1,0 +1,239 @@
+"""What type checkers see: decorated callables keep their types. Checked by `test_types.py`, never run.
+
+A line with `type: ignore[code]` is a mistake that must be found: without the error the
+ignore is unused, which is reported.
+"""
+# pyright: strict, reportUnnecessaryTypeIgnoreComment=true
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable
+from typing import TypeVar, assert_type, overload
+
+from resilience import (
+    BreakerConfig,
+    BreakerRef,
+    Bulkhead,
+    CircuitBreaker,
+    CircuitState,
+    Description,
+    OnOpen,
+    Permit,
+    PolicySet,
+    Registry,
+    Retry,
+    Timeout,
+    breaker,
+    bulkhead,
+    compose,
+    default_registry,
+    describe,
+    idempotent,
+    interruptible,
+    remaining,
+    retry,
+    timeout,
+    uninterruptible,
+)
+
+guard = breaker("typed", BreakerConfig())
+careful = compose(guard, retry(2, idempotent=True))
+
+assert_type(guard, BreakerRef)
+assert_type(retry(2), Retry)
+assert_type(timeout(30), Timeout)
+assert_type(bulkhead(max_in_flight=2), Bulkhead)
+assert_type(careful, PolicySet)
+
+
+# ---------------------------------------------------------------------------------------------- functions
+@guard
+def fetch(url: str, *, size: int = 1) -> bytes:
+    return url.encode() * size
+
+
+@bulkhead("typed", max_in_flight=2)
+@timeout(30)
+@retry(max_attempts=3, idempotent=True)
+@breaker("typed")
+async def ask(prompt: str, /, temperature: float = 0.5) -> list[str]:
+    return [prompt] * int(temperature)
+
+
+@careful
+@idempotent
+def both(*args: int, **kwargs: str) -> None: ...
+
+
+@interruptible
+def simple() -> int:
+    return 1
+
+
+@interruptible(max_workers=2)
+def pooled(text: str) -> str:
+    return text
+
+
+@uninterruptible
+async def whole(text: str) -> str:
+    return text
+
+
+assert_type(fetch("u", size=2), bytes)
+assert_type(both(1, 2, a="b"), None)
+assert_type(simple(), int)
+assert_type(pooled("a"), str)
+
+fetch(1)  # type: ignore[arg-type]
+fetch("u", 2)  # type: ignore[call-arg]
+fetch("u", length=2)  # type: ignore[call-arg]
+both("a")  # type: ignore[arg-type]
+
+
+async def awaited() -> None:
+    assert_type(await ask("p"), list[str])
+    assert_type(await ask("p", 0.1), list[str])
+    assert_type(await whole("a"), str)
+    await ask(prompt="p")  # type: ignore[call-arg]
+    await ask("p", "hot")  # type: ignore[arg-type]
+    await fetch("u")  # type: ignore[misc]
+
+
+# ---------------------------------------------------------------------------------------------- methods
+class Client:
+    @guard
+    def get(self, url: str) -> bytes:
+        return url.encode()
+
+    @guard
+    async def get_later(self, url: str) -> bytes:
+        return url.encode()
+
+    @classmethod
+    @guard
+    def made(cls, url: str) -> Client:
+        return cls()
+
+    @staticmethod
+    @guard
+    def joined(*parts: str) -> str:
+        return "/".join(parts)
+
+    @property
+    @guard
+    def base(self) -> str:
+        return "http://provider"
+
+    @guard
+    def __call__(self, text: str) -> int:
+        return len(text)
+
+
+client = Client()
+assert_type(client.get("u"), bytes)
+assert_type(Client.made("u"), Client)
+assert_type(Client.joined("a", "b"), str)
+assert_type(client.base, str)
+assert_type(client("a"), int)
+assert_type(guard(client.get)("u"), bytes)
+
+
+async def method_awaited() -> None:
+    assert_type(await client.get_later("u"), bytes)
+    assert_type(await guard(client.get_later)("u"), bytes)
+
+
+client.get()  # type: ignore[call-arg]
+client.get(1)  # type: ignore[arg-type]
+Client.joined(1)  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------------------------------------- overloads and objects
+@overload
+def double(value: int) -> int: ...
+@overload
+def double(value: str) -> str: ...
+@guard
+def double(value: int | str) -> int | str:
+    return value * 2
+
+
+assert_type(double(1), int)
+assert_type(double("a"), str)
+double(1.5)  # type: ignore[call-overload]
+
+assert_type(guard(double)("a"), str)
+assert_type(guard(client), Client)
+assert_type(guard(functools.partial(fetch, "u")), functools.partial[bytes])
+assert_type(guard(len)("abc"), int)
+
+
+T = TypeVar("T")
+
+
+@guard
+def same(value: T) -> T:
+    return value
+
+
+assert_type(same(1), int)
+assert_type(same("a"), str)
+
+
+# ---------------------------------------------------------------------------------------------- single calls
+assert_type(careful.call(fetch, "u", size=2), bytes)
+assert_type(guard.breaker.call(fetch, "u"), bytes)
+careful.call(fetch, 1)  # type: ignore[arg-type]
+careful.call(fetch, "u", length=1)  # type: ignore[call-arg]
+
+
+async def single_calls() -> None:
+    assert_type(await careful.acall(ask, "p"), list[str])
+    assert_type(await guard.breaker.acall(ask, "p", 0.1), list[str])
+    await careful.acall(ask, 1)  # type: ignore[arg-type]
+    await careful.acall(fetch, "u")  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------------------------------------- blocks
+def block() -> str:
+    with guard.guard() as permit:
+        assert_type(permit, Permit)
+        return "inside"
+    return "a block lets exceptions through, and is never skipped"  # type: ignore[unreachable]
+
+
+async def async_block() -> None:
+    async with guard.guard() as permit:
+        assert_type(permit, Permit)
+        assert_type(permit.bypassed, bool)
+    async with default_registry().breaker("typed").guard(OnOpen.BYPASS) as permit:
+        assert_type(permit, Permit)
+
+
+# ---------------------------------------------------------------------------------------------- the rest
+assert_type(guard.breaker, CircuitBreaker)
+assert_type(guard.state, CircuitState)
+assert_type(guard.is_open(), bool)
+assert_type(describe(fetch), Description)
+assert_type(describe(fetch).breaker, CircuitBreaker | None)
+assert_type(remaining(), float | None)
+assert_type(Registry().get("typed"), CircuitBreaker | None)
+
+BreakerConfig(cooldown="long")  # type: ignore[arg-type]
+BreakerConfig().cooldown = 5  # type: ignore[misc]
+breaker(5)  # type: ignore[arg-type]
+breaker("typed", on_open="fail")  # type: ignore[arg-type]
+breaker("typed", account="neither")  # type: ignore[arg-type]
+retry(max_attempts="three")  # type: ignore[arg-type]
+timeout("long")  # type: ignore[arg-type]
+bulkhead("typed", 3)  # type: ignore[call-arg]
+compose(fetch)  # type: ignore[arg-type]
+
+
+def takes_callable(function: Callable[[str], bytes], later: Callable[[str], Awaitable[list[str]]]) -> None: ...
+
+
+takes_callable(fetch, ask)
+takes_callable(ask, fetch)  # type: ignore[arg-type]
