@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _GENERATOR, _COROUTINE, _ITERABLE_COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x100, 0x200
 _DEEPEST = 64
+_ENTRANCES: tuple[str, ...] = ("circuit", "door", "queue")
 
 
 def decorate(target: Any, *policies: Policy) -> Any:
@@ -80,7 +81,7 @@ def _rebind_when_found(wrapper: FunctionType, assembly: Assembly) -> None:
         def found() -> None:
             closure = assembly.shared_closure()
             # Last of all what lets a call in: another thread may be in the middle of one.
-            entrances = {name: closure.pop(name) for name in ("circuit", "door", "queue") if name in closure}
+            entrances = {name: closure.pop(name) for name in _ENTRANCES if name in closure}
             rebind(wrapper, closure)
             rebind(wrapper, entrances)
 

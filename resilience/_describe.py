@@ -40,6 +40,15 @@ class Description:
 
     __slots__ = ("_breaker", "_bulkhead", "_wrapper", "fn", "layers", "name", "own_bulkhead", "policies")
 
+    name: str
+    fn: Callable[..., Any]
+    policies: tuple[Any, ...]
+    layers: tuple[DescribedLayer, ...]
+    own_bulkhead: SharedBulkhead | None
+    _breaker: Callable[[], CircuitBreaker] | None
+    _bulkhead: Callable[[], SharedBulkhead] | None
+    _wrapper: weakref.ref[Any] | None
+
     def __init__(
         self,
         name: str,

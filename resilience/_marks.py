@@ -30,7 +30,7 @@ def idempotent(fn: F) -> F:
     Raises:
         ConfigurationError: put above a policy.
     """
-    return _mark(fn, "idempotent", _IDEMPOTENT, True)
+    return _mark(fn, "idempotent", _IDEMPOTENT, True)  # type: ignore[no-any-return]  # what it was given
 
 
 @overload
@@ -68,7 +68,7 @@ def uninterruptible(fn: F) -> F:
     Raises:
         ConfigurationError: put above a policy.
     """
-    return _mark(fn, "uninterruptible", _UNINTERRUPTIBLE, True)
+    return _mark(fn, "uninterruptible", _UNINTERRUPTIBLE, True)  # type: ignore[no-any-return]  # what it was given
 
 
 def is_idempotent(fn: object) -> bool:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from resilience._describe import Description
 
 
-class BoundPolicyProxy(wrapt.BoundFunctionWrapper):  # type: ignore[misc]  # wrapt ships no types for it
+class BoundPolicyProxy(wrapt.BoundFunctionWrapper):  # type: ignore[misc, type-arg, unused-ignore]  # typed since wrapt 2
     """A proxy bound by a descriptor of its own making; like a method it leads to what was bound."""
 
     @property
@@ -28,10 +28,11 @@ class BoundPolicyProxy(wrapt.BoundFunctionWrapper):  # type: ignore[misc]  # wra
     @property
     def resilience(self) -> Description:
         """What the policies are, in the order in which they apply."""
-        return self.__func__.resilience
+        found: Description = self.__func__.resilience
+        return found
 
 
-class PolicyProxy(wrapt.FunctionWrapper):  # type: ignore[misc]  # wrapt ships no types for it
+class PolicyProxy(wrapt.FunctionWrapper):  # type: ignore[misc, type-arg, unused-ignore]  # typed since wrapt 2
     """The callable it wraps, with policies."""
 
     __bound_function_wrapper__ = BoundPolicyProxy
@@ -51,9 +52,9 @@ class PolicyProxy(wrapt.FunctionWrapper):  # type: ignore[misc]  # wrapt ships n
         return found
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        target = self.__wrapped__
+        target: Any = self.__wrapped__
         bind = getattr(type(target), "__get__", None)
-        bound = target if bind is None else bind(target, instance, owner)
+        bound: Any = target if bind is None else bind(target, instance, owner)
         if bound is target:
             return self
         if type(bound) is MethodType and bound.__func__ is target:

@@ -58,6 +58,7 @@ class Site:
         services: the registry's clock and hub.
         timed: whether a call must know when it was entered.
         pass_as: the parameter that is handed the seconds left, or None.
+        pass_at: its place among the positional ones, None where it is given by name only.
         per_attempt: the limit of one attempt in seconds, or None.
         budget: the limit of a whole call in seconds, or None.
         counts: whether our own deadlines count against the breaker.
@@ -72,6 +73,7 @@ class Site:
         self.services = services
         self.timed = False
         self.pass_as: str | None = None
+        self.pass_at: int | None = None
         self.per_attempt: float | None = None
         self.budget: float | None = None
         self.uninterruptible = False

@@ -117,13 +117,17 @@ class TestText:
             ),
             ("breaker   b, on_open=fail, account=attempt", lambda: breaker("b")),
             (
-                "breaker   b, Consecutive(failures=5, within=60.0), cooldown=30 s, trip_on=downstream+transient, "
-                "on_open=bypass, account=call",
+                (
+                    "breaker   b, Consecutive(failures=5, within=60.0), cooldown=30 s, trip_on=downstream+transient, "
+                    "on_open=bypass, account=call"
+                ),
                 lambda: breaker("b", BreakerConfig(Consecutive(5, within=60)), on_open=OnOpen.BYPASS, account="call"),
             ),
             (
-                f"breaker   b, {FailureRate(rate=0.25)!r}, cooldown=1 s, "
-                "trip_on=transient+401+403, half_open=2/3, shadow=True, on_open=fail, account=attempt",
+                (
+                    f"breaker   b, {FailureRate(rate=0.25)!r}, cooldown=1 s, "
+                    "trip_on=transient+401+403, half_open=2/3, shadow=True, on_open=fail, account=attempt"
+                ),
                 lambda: breaker(
                     "b",
                     BreakerConfig(

@@ -19,6 +19,7 @@ class Deadline:
     """One limit, from the moment its scope was entered.
 
     Attributes:
+        seconds: its length.
         expires: monotonic seconds at which it runs out.
         started: monotonic seconds at which the scope was entered.
         outer: the enclosing deadline, or None.
@@ -35,31 +36,18 @@ class Deadline:
     active = True
     fired = False
 
-    def __init__(self, expires: float, started: float, outer: Deadline | None = None, noted: int = 0) -> None:
-        self.expires = expires
+    def __init__(self, seconds: float, started: float, outer: Deadline | None = None, noted: int = 0) -> None:
+        self.seconds = seconds
         self.started = started
+        self.expires = started + seconds
         self.outer = outer
         self.noted = noted
 
-    @classmethod
-    def of(
-        cls,
-        seconds: float,
-        started: float,
-        outer: Deadline | None,
-        *,
-        counts: bool = True,
-        scope: TimeoutScope = TimeoutScope.BUDGET,
-    ) -> Deadline:
-        """A deadline `seconds` after `started`."""
-        deadline = cls(started + seconds, started, outer)
-        deadline.counts, deadline.scope = counts, scope
-        return deadline
 
-    @property
-    def seconds(self) -> float:
-        """The length of the limit, free of the digits that the clock's size adds."""
-        return float(f"{self.expires - self.started:.9g}")
+class AttemptDeadline(Deadline):
+    """The limit of one attempt."""
+
+    scope = TimeoutScope.ATTEMPT
 
 
 class UncountedDeadline(Deadline):

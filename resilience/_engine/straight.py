@@ -158,8 +158,8 @@ def _enter(lines: _Lines, shape: Shape, slow: str) -> None:
         lines.add("try: @task = @this_task()")
         lines.add("except @RuntimeError: @task = None")
         lines.add("if @task is None: " + slow)
-        lines.add("@bucket = @buckets.bucket")
-        lines.add("if @bucket.loop() is not @task.get_loop(): @bucket = @buckets.switch(@task.get_loop())")
+        lines.add("@bucket = @buckets.last()")
+        lines.add("if @bucket is None or @bucket.loop is not @task.get_loop(): @bucket = @buckets.of(@task.get_loop())")
         lines.add("if @bucket is None or @task in @bucket.entries: " + slow)
         lines.add("@started = @time.monotonic()")
         lines.add("@outer = @outer_deadline()")
@@ -173,7 +173,7 @@ def _enter(lines: _Lines, shape: Shape, slow: str) -> None:
         lines.add("if @slot is None: " + slow)
     if shape.budget:
         lines.add(
-            "@deadline = @new_deadline(@started + @seconds, @started, @outer, @task.cancelling())"
+            "@deadline = @new_deadline(@seconds, @started, @outer, @task.cancelling())"
         )
         lines.add("@token = @set_deadline(@deadline)")
         lines.add("@bucket.entries[@task] = @deadline")

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from resilience._context import DEADLINE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextvars import Token
 
     from resilience._clock import Clock, Handle
@@ -92,24 +93,23 @@ class Bucket:
     for the oldest, and armed again for the first that is left when it fires.
 
     Attributes:
+        loop: the event loop.
         entries: task → its deadline, oldest first.
-        loop: a weak reference to the loop: a bucket never keeps one alive.
         armed: whether the timer runs.
     """
 
-    __slots__ = ("armed", "entries", "loop")
+    __slots__ = ("__weakref__", "armed", "entries", "loop")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
         self.entries: dict[asyncio.Task[Any], Deadline] = {}
-        self.loop: Any = _no_loop if loop is None else weakref.ref(loop)
         self.armed = False
 
     def arm(self, deadline: Deadline) -> None:
-        """Make sure that the timer runs; called by every entry that finds it idle."""
-        loop = self.loop()
-        if loop is not None and not self.armed:
-            self.armed = True
-            loop.call_at(loop.time() + (deadline.expires - time.monotonic()), self._due)
+        """Start the timer for a deadline."""
+        self.armed = True
+        # An event loop has a clock of its own: only the distance carries over.
+        self.loop.call_at(self.loop.time() + (deadline.expires - time.monotonic()), self._due)
 
     def _due(self) -> None:
         self.armed = False
@@ -117,8 +117,7 @@ class Bucket:
         now = time.monotonic()
         while entries:
             task, deadline = next(iter(entries.items()))
-            # A loop's clock is coarse: what is due within its resolution is due.
-            if deadline.expires > now + _RESOLUTION:
+            if deadline.expires > now:
                 self.arm(deadline)
                 return
             # Gone from the table means: it fired, and an uncancel is owed.
@@ -127,36 +126,40 @@ class Bucket:
 
 
 class Buckets:
-    """The buckets of one function: the one of the loop used last in a slot, the others by loop.
+    """The buckets of one function, one for each event loop.
 
-    Under a test clock the slot holds a bucket of no loop, so that every call goes to the plan.
+    They are held by the calls inside and by the loop's own timer, never from here: a
+    loop that is closed in the middle of a call can be freed with all that it holds.
+
+    Attributes:
+        last: gives the bucket of the loop that was used last, None when it is gone.
     """
 
-    __slots__ = ("__weakref__", "_by_loop", "_real", "bucket")
+    __slots__ = ("__weakref__", "_by_loop", "_real", "last")
 
     def __init__(self) -> None:
-        self.bucket = Bucket()
-        self._by_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Bucket] = weakref.WeakKeyDictionary()
+        self._by_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[Bucket]]
+        self._by_loop = weakref.WeakKeyDictionary()
         self._real = True
+        self.last: Callable[[], Bucket | None] = _gone
 
-    def switch(self, loop: asyncio.AbstractEventLoop) -> Bucket | None:
-        """The bucket of this loop, now in the slot; None under a test clock."""
+    def of(self, loop: asyncio.AbstractEventLoop) -> Bucket | None:
+        """The bucket of a loop, from now on the one used last; None under a test clock."""
         if not self._real:
             return None
-        bucket = self._by_loop.get(loop)
+        known = self._by_loop.get(loop, _gone)
+        bucket = known()
         if bucket is None:
-            bucket = self._by_loop[loop] = Bucket(loop)
-        self.bucket = bucket
+            bucket = Bucket(loop)
+            known = self._by_loop[loop] = weakref.ref(bucket)
+        self.last = known
         return bucket
 
     def publish_slots(self, published: bool) -> None:
-        """Whether calls may use the loop's own timer; off under a test clock."""
+        """Whether calls may use the loop's own timer; off under a test clock, which the plan asks."""
         self._real = published
-        self.bucket = Bucket()
+        self.last = _gone
 
 
-_RESOLUTION = 1e-9
-
-
-def _no_loop() -> None:
+def _gone() -> None:
     return None

@@ -26,9 +26,9 @@ class AsyncWorld:
 
     async def attempt(self, call: Call) -> Outcome:
         site = self._site
-        kwargs = call.kwargs if site.pass_as is None else arguments(site, call)
+        args, kwargs = (call.args, call.kwargs) if site.pass_as is None else arguments(site, call)
         try:
-            return Outcome(await site.fn(*call.args, **kwargs))
+            return Outcome(await site.fn(*args, **kwargs))
         except Exception as error:
             return Outcome(error=error)
 
@@ -53,7 +53,10 @@ class AsyncWorld:
                 granted.set_result(None)
 
         ticket.wake = wake
+        # Granted before it could be woken? Whoever grants sets the slot first and wakes afterwards.
         ready()
+        if ticket.slot is not None:
+            return
         handle = clock.call_at(loop, clock.monotonic() + seconds, done)
         try:
             await granted

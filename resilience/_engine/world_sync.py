@@ -39,9 +39,9 @@ class SyncWorld:
 
     async def attempt(self, call: Call) -> Outcome:
         site = self._site
-        kwargs = call.kwargs if site.pass_as is None else arguments(site, call)
+        args, kwargs = (call.args, call.kwargs) if site.pass_as is None else arguments(site, call)
         try:
-            outcome = Outcome(site.fn(*call.args, **kwargs))
+            outcome = Outcome(site.fn(*args, **kwargs))
         except Exception as error:
             return Outcome(error=error)
         if AWAITABLE[type(outcome.value)]:
@@ -56,8 +56,10 @@ class SyncWorld:
         granted = threading.Lock()
         granted.acquire()
         ticket.wake = lambda: signal(granted) is None
+        # Granted before it could be woken? Whoever grants sets the slot first and wakes afterwards.
         ready()
-        wait_for_lock(granted, seconds, self._site.services.clock)
+        if ticket.slot is None:
+            wait_for_lock(granted, seconds, self._site.services.clock)
 
     async def bounded(self, deadline: Deadline, call: Call, inner: Inner) -> Outcome:
         expired = past(deadline, self._site.services.clock.monotonic())
@@ -85,18 +87,20 @@ class WorkerWorld(SyncWorld):
         self._pool = pool
 
     async def attempt(self, call: Call) -> Outcome:
+        clock = self._site.services.clock
+        deadline = deadlines.nearest(DEADLINE.get())
+        if deadline is not None and deadline.expires <= clock.monotonic():
+            return exceeded(deadline)
         if call.slot is None and call.bulkhead is not None:
             # An abandoned attempt of this call keeps its slot; this one needs its own.
             call.slot = call.bulkhead.take()
             if call.slot is None:
                 return Outcome.refusal(BulkheadFullError(call.bulkhead.name), self)
-        clock = self._site.services.clock
-        work = Work(copy_context(), self._site.fn, call.args, arguments(self._site, call))
+        work = Work(copy_context(), self._site.fn, call.args, call.kwargs)
         if not self._pool.submit(work):
             return Outcome.refusal(BulkheadFullError(self._pool.name), self)
         finished = False
         try:
-            deadline = deadlines.nearest(DEADLINE.get())
             finished = work.wait(None if deadline is None else deadline.expires - clock.monotonic(), clock)
         finally:
             if not finished:
@@ -116,16 +120,24 @@ class WorkerWorld(SyncWorld):
             work.abandon(self._pool, lambda: bulkhead.give(slot))
 
 
-def arguments(site: Site, call: Call) -> dict[str, Any]:
-    """The keyword arguments of an attempt, with the seconds left where the function asks for them."""
-    name = site.pass_as
-    if name is None:
-        return call.kwargs
+def arguments(site: Site, call: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of an attempt, with the seconds left where the function asks for them.
+
+    A number that the caller gave in that place stays where it is the shorter one.
+    """
+    name, place, args = site.pass_as, site.pass_at, call.args
+    assert name is not None, "asked only where there is such a parameter"
+    by_place = place is not None and place < len(args)
+    given = args[place] if by_place and place is not None else call.kwargs.get(name)
     left = site.left(call)
-    given = call.kwargs.get(name)
-    if left is not None and isinstance(given, (int, float)) and not isinstance(given, bool):
+    if left is None:
+        return args, call.kwargs
+    if isinstance(given, (int, float)) and not isinstance(given, bool):
         left = min(left, given)
-    return {**call.kwargs, name: given if left is None else max(0.0, left)}
+    left = max(0.0, left)
+    if by_place and place is not None:
+        return (*args[:place], left, *args[place + 1 :]), call.kwargs
+    return args, {**call.kwargs, name: left}
 
 
 def past(deadline: Deadline, now: float) -> Outcome | None:

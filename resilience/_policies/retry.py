@@ -11,6 +11,7 @@ from resilience._core.faults import may_retry
 from resilience._core.order import Layer
 from resilience._core.schedule import backoff, fits
 from resilience._events import logger
+from resilience._words import TimeoutScope
 from resilience.errors import BulkheadFullError
 
 if TYPE_CHECKING:
@@ -159,9 +160,15 @@ class RetryLayers:
     # ------------------------------------------------------------------------------------------------ deciding
     def _decide(self, call: Call, outcome: Outcome, number: int, started: float, idle: float) -> float | None:
         """Seconds to wait before the next attempt, None when this outcome is the answer."""
+        site = self._site
+        if outcome.error is None and site.judge_result is None:
+            return None
         if outcome.refused_by is not None or call.cancelled is not None:
             return None
-        fault = outcome.fault if outcome.judged else self._site.judge(call, outcome)
+        if outcome.expired is not None and outcome.expired.scope is TimeoutScope.BUDGET:
+            # The whole call's limit, or a caller's: nobody retries inside of it.
+            return None
+        fault = outcome.fault if outcome.judged else site.judge(call, outcome)
         # A probe is exactly one attempt, whatever it found.
         if fault is None or call.probed or not self.may_retry(fault):
             return None

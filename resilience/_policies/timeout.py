@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from resilience._context import DEADLINE
-from resilience._core.deadline import Deadline
+from resilience._core.deadline import AttemptDeadline, Deadline
 from resilience._core.events import TimedOut
 from resilience._core.order import Layer
-from resilience._words import TimeoutScope
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,16 +37,16 @@ class TimeoutLayers:
     async def around_call(self, call: Call, inner: Inner) -> Outcome:
         """Everything inside ends by the budget, which began when the call entered."""
         assert self._budget is not None
-        deadline = Deadline.of(self._budget, call.entered, DEADLINE.get(), counts=self._counts)
+        deadline = Deadline(self._budget, call.entered, DEADLINE.get())
+        deadline.counts = self._counts
         return self._told(await call.world.bounded(deadline, call, inner), deadline)
 
     async def around_attempt(self, call: Call, inner: Inner) -> Outcome:
         """One attempt ends by its own limit, which begins now."""
         assert self._per_attempt is not None
         now = self._site.services.clock.monotonic()
-        deadline = Deadline.of(
-            self._per_attempt, now, DEADLINE.get(), counts=self._counts, scope=TimeoutScope.ATTEMPT
-        )
+        deadline = AttemptDeadline(self._per_attempt, now, DEADLINE.get())
+        deadline.counts = self._counts
         return self._told(await call.world.bounded(deadline, call, inner), deadline)
 
     def _told(self, outcome: Outcome, deadline: Deadline) -> Outcome:

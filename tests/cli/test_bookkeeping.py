@@ -18,12 +18,13 @@ from resilience import (
     BreakerConfig,
     BulkheadFullError,
     CircuitOpenError,
+    CircuitState,
     Consecutive,
     FaultKind,
     Registry,
     TimeoutExceeded,
 )
-from resilience.cli.demo.journal import Journal, Note
+from resilience.cli.demo.journal import Journal, Note, Transition
 from resilience.cli.demo.tally import SKIPPED, Order, Tally, total
 from resilience.cli.demo.view import Screen, strip
 
@@ -141,6 +142,18 @@ def test_the_journal_counts_probes_that_are_out_together(journal_and_breaker):
 
     assert (2, 0) == (journal.probe_peak, journal.probes_out)
     assert ("probe", "given back: neutral") in notes(journal)
+
+
+@pytest.mark.parametrize(("ended", "early"), [(1.0, 1), (1.5, 0), (9.0, 0)])
+def test_an_opening_that_ends_before_its_time_is_noticed(journal_and_breaker, ended, early):
+    """The line `no early probe` can fail."""
+    journal, _ = journal_and_breaker
+    journal.transitions += [
+        Transition(0.0, CircuitState.CLOSED, CircuitState.OPEN, "tripped", 1.5),
+        Transition(ended, CircuitState.OPEN, CircuitState.HALF_OPEN, "cooled"),
+    ]
+
+    assert early == journal.cut_short()
 
 
 def test_a_report_is_plain_data(sound, report_of):

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("rich_click")
 
-COMMAND = ("-X", "dev", "-W", "error", "-c", "from resilience.cli import main; main()", "demo", "--seconds", "3")
+COMMAND = ("-W", "error", "-c", "from resilience.cli import main; main()", "demo", "--seconds", "3")
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ LAST_LINES = {
 @pytest.mark.parametrize("name", LAST_LINES)
 def test_an_example_runs(run, name):
     """It exits with 0, warns of nothing, and comes to its last line."""
-    code, out, err = run("-X", "dev", "-W", "error", str(EXAMPLES / name))
+    code, out, err = run("-W", "error", str(EXAMPLES / name))
 
     assert 0 == code, err
     assert out.splitlines()[-1].startswith(LAST_LINES[name])

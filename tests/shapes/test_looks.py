@@ -29,7 +29,9 @@ def token():
     return "token"
 
 
-def plain(first: int, /, second: str = "b", *rest: float, third: Annotated[int, "meta"] = Depends(token), **more: Any) -> list[int]:
+def plain(
+    first: int, /, second: str = "b", *rest: float, third: Annotated[int, "meta"] = Depends(token), **more: Any
+) -> list[int]:
     """Say what it does."""
     return [first]
 
@@ -77,7 +79,10 @@ class Outer:
 
 class TestAttributes:
     @pairs
-    @pytest.mark.parametrize("name", ["__module__", "__name__", "__qualname__", "__doc__", "__annotations__", "__defaults__", "__kwdefaults__"])
+    @pytest.mark.parametrize(
+        "name",
+        ["__module__", "__name__", "__qualname__", "__doc__", "__annotations__", "__defaults__", "__kwdefaults__"],
+    )
     def test_attributes_are_kept(self, ours, theirs, name):
         """What describes a function is the same."""
         assert getattr(theirs, name) == getattr(ours, name)
@@ -440,7 +445,9 @@ def test_a_cache_of_a_method_is_one_object_on_the_class():
 
 def test_a_fallback_gets_the_arguments_of_the_call():
     """Whatever the shape: the arguments the caller gave, and the instance of a method."""
-    bypass = breaker("bypassed", BreakerConfig(), on_open=OnOpen.BYPASS, fallback=lambda *args, **kwargs: (args, kwargs))
+    bypass = breaker(
+        "bypassed", BreakerConfig(), on_open=OnOpen.BYPASS, fallback=lambda *args, **kwargs: (args, kwargs)
+    )
     bypass.force_open("test")
 
     class Client:

@@ -10,7 +10,7 @@ import weakref
 
 import pytest
 
-from resilience import BreakerConfig, Consecutive, bulkhead, breaker, describe, retry
+from resilience import BreakerConfig, Consecutive, breaker, bulkhead, describe, retry
 
 guard = breaker("methods", BreakerConfig())
 
@@ -164,9 +164,9 @@ def test_a_decorated_default_factory():
 
     @dataclasses.dataclass
     class Request:
-        headers: dict = dataclasses.field(default_factory=guard(lambda: {}))
+        headers: dict = dataclasses.field(default_factory=guard(lambda: {"Accept": "*/*"}))
 
-    assert {} == Request().headers
+    assert {"Accept": "*/*"} == Request().headers
 
 
 def test_a_field_that_holds_a_decorated_function():

@@ -90,6 +90,7 @@ POLICIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policies", POLICIES)
 @given(signatures(), calls)
 @example("self, /, *args, **kwargs", ([1], {"self": 2}))
@@ -102,6 +103,7 @@ def test_a_plain_function_binds_as_before(policies, parameters, call):
         assert outcome(plain, *call, lambda value: value) == outcome(ours, *call, lambda value: value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policies", POLICIES)
 @given(signatures(), calls)
 @example("**kwargs", ([], {"self": 2, "args": 3, "fn": 4}))

@@ -40,11 +40,13 @@ class Facts:
     probes_failed: int
     probes_released: int
     probe_peak: int
+    cut_short: int
     # The breaker's status.
     rejected_total: int
     bypassed_total: int
     verdicts: int
-    status_probes: int
+    total_probes_started: int
+    total_probes_ended: int
     # The script's.
     faults: int
     openings: int
@@ -134,9 +136,11 @@ def balance(facts: Facts) -> tuple[Line, ...]:
             "succeeded + failed + released",
             (f.probes_started, f.probes_succeeded + f.probes_failed + f.probes_released),
         ),
-        Line("probe events", "probes counted by the breaker", "=", "events", (f.status_probes, f.probes_started)),
+        Line("probe events", "counted by the breaker", "=", "events", (f.total_probes_started, f.probes_started)),
+        Line("probe ends", "started", "=", "ended, by the breaker", (f.total_probes_started, f.total_probes_ended)),
         Line("one probe", "at one time at the provider", "<=", "1", (f.probe_overlap, 1)),
         Line("one permit", "probes out at one time", "<=", "1", (f.probe_peak, 1)),
+        Line("no early probe", "openings cut short", "=", "none", (f.cut_short, 0)),
         Line("openings", "faults of the provider", "=", "that opened the circuit", (f.faults, f.openings)),
         Line("closings", "recoveries of the provider", "=", "that closed it", (f.recoveries, f.closings)),
         Line("clean end", "threads left behind", "=", "none", (f.threads_left, 0)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,8 @@ class Transition:
     fault: str | None = None
 
 
+SURELY_EARLY = 0.8
+"""Of the time: an event is stamped a moment after its decision, and a busy machine makes this a long one."""
 _MOODS = {CircuitState.CLOSED: "good", CircuitState.OPEN: "bad", CircuitState.HALF_OPEN: "odd"}
 
 
@@ -98,6 +101,14 @@ class Journal:
     def first(self, state: CircuitState, since: float) -> float | None:
         """When the circuit first came to this state since then, None if it has not."""
         return next((move.at for move in self.transitions if move.after is state and move.at >= since), None)
+
+    def cut_short(self) -> int:
+        """How many openings ended before their time."""
+        return sum(
+            opening.open_for is not None and ending.at - opening.at < SURELY_EARLY * opening.open_for
+            for opening, ending in pairwise(self.transitions)
+            if opening.after is CircuitState.OPEN
+        )
 
     def _moved(self, event: Any, at: float) -> None:
         failure = self._breaker.status().last_failure if event.after is CircuitState.OPEN else None

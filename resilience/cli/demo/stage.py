@@ -133,6 +133,7 @@ def _facts(setup: Setup, journal: Journal, crowd: Crowd, phases: Sequence[Played
         probes_failed=events["ProbeFailed"],
         probes_released=events["ProbeReleased"],
         probe_peak=journal.probe_peak,
+        cut_short=journal.cut_short(),
         rejected_total=status.rejected_total,
         bypassed_total=status.bypassed_total,
         verdicts=status.successes_total
@@ -140,7 +141,8 @@ def _facts(setup: Setup, journal: Journal, crowd: Crowd, phases: Sequence[Played
         + status.answered_total
         + status.late_results
         - status.late_accepted,
-        status_probes=status.probes_started,
+        total_probes_started=status.probes_started,
+        total_probes_ended=status.probes_succeeded + status.probes_failed + status.probes_released,
         faults=faults,
         openings=sum(moved),
         recoveries=len(phases) - faults,

@@ -1,0 +1,494 @@
+"""One scenario, every way of running it, one trace.
+
+A scenario is a coroutine function of a `Stage`. It is run six ways: by threads and by
+asyncio, each
+
+- `straight`: over the compiled straight path, by the system's clock;
+- `plan`: every call through the plan, by the system's clock. `Assembly._choose_shape` is
+  made to answer None, which is its own answer for policies that the straight path does not
+  know. That changes neither clock nor policy, and it reaches functions without a breaker
+  too. (`unless=` or `account=` exist on a breaker only, and are one more thing that runs;
+  a manual clock does not move by itself.)
+- `clock`: wrappers compiled as for `straight`, sent to the plan by `testing.use_clock` with
+  a clock equal in behaviour that is no `SystemClock`: the switch that tests of users turn.
+
+Time is virtual: `time.monotonic`, `time.time_ns` and `time.sleep` read and move a number,
+and the event loop moves it on where it would have slept. So nothing waits, and even
+timers of the straight path fire at an exact moment. A worker thread that outlives its
+deadline stands still until the scenario is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+import heapq
+import itertools
+import selectors
+import threading
+import time
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import pytest
+
+from resilience import Registry, ResilienceError, Timeout, idempotent, interruptible, use_registry
+from resilience import _assembly as assembly_module
+from resilience._clock import SystemClock
+from resilience._context import DEADLINE, PROBING, RETRYING
+from resilience._engine import workers
+from resilience.testing import use_clock
+
+REAL_SLEEP = time.sleep
+START = 1000.0
+
+
+# ---------------------------------------------------------------------------------------------- time
+class VirtualTime:
+    """A number of seconds, and what threads want to be told when it has grown."""
+
+    def __init__(self):
+        self.now = START
+        self._lock = threading.RLock()
+        self._due = []
+        self._order = itertools.count()
+
+    def call_at(self, when, callback):
+        handle = Handle(callback)
+        with self._lock:
+            heapq.heappush(self._due, (when, next(self._order), handle))
+        return handle
+
+    def advance(self, seconds, *, stop_at_timer=False):
+        """Move on; with `stop_at_timer` only up to the first timer that fires. Whether one fired."""
+        with self._lock:
+            target = self.now + max(0.0, seconds)
+            fired = False
+            while self._due and self._due[0][0] <= target and not (fired and stop_at_timer):
+                when, _, handle = heapq.heappop(self._due)
+                if handle.callback is not None:
+                    self.now = max(self.now, when)
+                    handle.callback()
+                    fired = True
+            if not (fired and stop_at_timer):
+                self.now = max(self.now, target)
+            return fired
+
+    @contextmanager
+    def installed(self):
+        before = time.monotonic, time.time_ns, time.sleep
+        time.monotonic = lambda: self.now
+        time.time_ns = lambda: round(self.now * 1e9)
+        time.sleep = self.advance
+        try:
+            yield
+        finally:
+            time.monotonic, time.time_ns, time.sleep = before
+
+
+class Handle:
+    def __init__(self, callback):
+        self.callback = callback
+
+    def cancel(self):
+        self.callback = None
+
+
+class VirtualSelector(selectors.SelectSelector):
+    """Where the loop would sleep, time passes; where it would sleep for ever, the test fails."""
+
+    def __init__(self, virtual):
+        super().__init__()
+        self._virtual = virtual
+
+    def select(self, timeout=None):
+        if timeout is None:
+            raise AssertionError("nobody will ever wake this event loop")
+        self._virtual.advance(timeout)
+        return super().select(0)
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    def __init__(self, virtual):
+        self._virtual = virtual
+        super().__init__(VirtualSelector(virtual))
+
+    def time(self):
+        return self._virtual.now
+
+
+class Waits:
+    """What both clocks do alike: remember each wait, and oversleep if told to."""
+
+    def __init__(self):
+        self.waits = []
+        self.oversleep = 0.0
+
+    def sleep(self, seconds):
+        self.waits.append(seconds)
+        time.sleep(seconds + self.oversleep)
+
+    async def asleep(self, seconds):
+        self.waits.append(seconds)
+        await asyncio.sleep(seconds + self.oversleep)
+
+
+class RecordingSystemClock(Waits, SystemClock):
+    """The system's clock, in virtual time: wrappers may pass by their own reading of it."""
+
+
+class Standin(Waits):
+    """Equal in behaviour, but no `SystemClock`: every wrapper has to ask."""
+
+    def __init__(self, virtual):
+        super().__init__()
+        self._virtual = virtual
+
+    def monotonic(self):
+        return time.monotonic()
+
+    def time_ns(self):
+        return time.time_ns()
+
+    def call_at(self, loop, when, callback):
+        if loop is None:
+            return self._virtual.call_at(when, callback)
+        return loop.call_at(loop.time() + (when - time.monotonic()), callback)
+
+
+# ---------------------------------------------------------------------------------------------- the way
+class Way(NamedTuple):
+    is_async: bool
+    path: str
+
+    def __str__(self):
+        return f"{'async' if self.is_async else 'sync'}-{self.path}"
+
+
+WAYS = tuple(Way(is_async, path) for is_async in (False, True) for path in ("straight", "plan", "clock"))
+
+
+class NoSuchWay(Exception):
+    """A plain function with a timeout has no straight path."""
+
+
+class Slow:
+    """A step that takes some seconds first."""
+
+    def __init__(self, seconds, then="slow answer"):
+        self.seconds = seconds
+        self.then = then
+
+
+class Trace(NamedTuple):
+    """What one run showed. All of it is compared."""
+
+    calls: list
+    outcomes: list
+    statuses: dict
+    events: list
+    bulkheads: dict
+    waits: list
+    left_behind: tuple
+    notes: list
+
+    def event_names(self):
+        return [event[0] for event in self.events]
+
+    def status(self, name="provider"):
+        return self.statuses[name]
+
+
+# ---------------------------------------------------------------------------------------------- the stage
+class Stage:
+    """Where a scenario plays: remote functions, calls of them, and everything that can be seen of it."""
+
+    def __init__(self, way):
+        self.way = way
+        self.virtual = VirtualTime()
+        self.clock = RecordingSystemClock() if way.path != "clock" else Standin(self.virtual)
+        self.registry = Registry()
+        self.calls = []
+        self.outcomes = []
+        self.notes = []
+        self.events = []
+        self.plans = 0
+        self.loop_errors = []
+        self._timed_threads = False
+        self._over = threading.Event()
+        self._loop = None
+
+    # ------------------------------------------------------------------------------------------------ for scenarios
+    def remote(self, script, *policies, name="remote", awaitable=False, uninterruptible=None):
+        """A function under policies whose attempts do what the script says, step by step."""
+        steps = iter(script)
+
+        def answer(result):
+            value, error = result
+            if error is None:
+                return value
+            try:
+                raise error
+            finally:
+                del error, result
+
+        async def play(*given):
+            self.calls.append((name, *given))
+            try:
+                step = next(steps)
+            except StopIteration:
+                step = AssertionError(f"{name} was called once too often")
+            return await self._perform(step)
+
+        async def remote_async(first=None, second="two", *rest, key="key", **more):
+            return answer(await play(first, second, rest, key, more))
+
+        if self.way.is_async:
+            fn = remote_async
+        elif awaitable:
+
+            def fn(first=None, second="two", *rest, key="key", **more):
+                return remote_async(first, second, *rest, key=key, **more)
+
+        else:
+
+            def fn(first=None, second="two", *rest, key="key", **more):
+                return answer(drive(play(first, second, rest, key, more)))
+
+        fn.__name__ = fn.__qualname__ = name
+        idempotent(fn)
+        if not self.way.is_async and any(isinstance(policy, Timeout) for policy in policies):
+            if self.way.path == "straight":
+                raise NoSuchWay
+            interruptible(max_workers=6)(fn)
+            self._timed_threads = True
+            self.clock = self._threads_clock()
+        for policy in policies:
+            fn = policy(fn)
+        return fn
+
+    async def call(self, fn, *args, **kwargs):
+        """Call, and write down what came of it."""
+        try:
+            outcome = ("returned", await self.invoke(fn, *args, **kwargs))
+        except BaseException as error:
+            outcome = ("raised", *seen(error))
+            self.notes.append(tuple(getattr(error, "__notes__", ())))
+        self.outcomes.append(outcome)
+
+    async def invoke(self, fn, *args, **kwargs):
+        """Call in either world; what it raises is raised."""
+        result = fn(*args, **kwargs)
+        if self.way.is_async:
+            return await result
+        return self.loop.run_until_complete(result) if hasattr(result, "__await__") else result
+
+    async def aside(self, fn, *args, **kwargs):
+        """Call as somebody else would, who has nothing to do with the call in progress."""
+        fresh = contextvars.Context()
+        if self.way.is_async:
+            await self.loop.create_task(self.call(fn, *args, **kwargs), context=fresh)
+        else:
+            fresh.run(drive, self.call(fn, *args, **kwargs))
+
+    async def pass_time(self, seconds):
+        """Nothing happens for some seconds."""
+        if self.way.is_async:
+            await asyncio.sleep(seconds)
+        else:
+            self.virtual.advance(seconds)
+
+    def breaker(self, name="provider"):
+        return self.registry.get(name)
+
+    @property
+    def loop(self):
+        if self._loop is None:
+            self._loop = VirtualLoop(self.virtual)
+            self._loop.set_exception_handler(lambda _, context: self.loop_errors.append(context))
+        return self._loop
+
+    # ------------------------------------------------------------------------------------------------ running
+    def run(self, scenario):
+        with self.virtual.installed(), use_registry(self.registry), self._path():
+            self.registry.subscribe(self._note_event)
+            try:
+                left_behind = self._play(scenario)
+            finally:
+                self._end_orphans()
+                if self._loop is not None:
+                    self._loop.close()
+        # A coroutine or a task that nobody waits for tells so when it goes.
+        gc.collect(0)
+        assert [] == self.loop_errors
+        return self._trace(left_behind)
+
+    def _play(self, scenario):
+        self.registry.clock = self.clock
+        if not self.way.is_async:
+            return contextvars.copy_context().run(drive, self._whole(scenario))
+        return self.loop.run_until_complete(self._whole(scenario))
+
+    async def _whole(self, scenario):
+        await scenario(self)
+        pending = asyncio.current_task().cancelling() if self.way.is_async else 0
+        return (DEADLINE.get(), PROBING.get(), RETRYING.get(), pending)
+
+    @contextmanager
+    def _path(self):
+        patch = pytest.MonkeyPatch()
+        stage = self
+
+        class CountedCall(assembly_module.Call):
+            __slots__ = ()
+
+            def __init__(self, *args):
+                stage.plans += 1
+                super().__init__(*args)
+
+        patch.setattr(assembly_module, "Call", CountedCall)
+        patch.setattr(workers, "IDLE_SECONDS", 0.01)
+        if self.way.path == "plan":
+            patch.setattr(assembly_module.Assembly, "_choose_shape", lambda self: None)
+        try:
+            if self.way.path == "clock":
+                with use_clock(self.clock, self.registry):
+                    yield
+            else:
+                yield
+        finally:
+            patch.undo()
+
+    def _threads_clock(self):
+        """For workers, whose deadlines are waited for with a lock's real timeout by the system's clock."""
+        if isinstance(self.clock, Standin):
+            return self.clock
+        standin = Standin(self.virtual)
+        standin.waits, standin.oversleep = self.clock.waits, self.clock.oversleep
+        self.registry.clock = standin
+        return standin
+
+    # ------------------------------------------------------------------------------------------------ a step
+    async def _perform(self, step):
+        if isinstance(step, Slow):
+            await self._take_time(step.seconds)
+            return await self._perform(step.then)
+        if isinstance(step, BaseException):
+            return None, step
+        if callable(step):
+            return await step(self), None
+        return step, None
+
+    async def _take_time(self, seconds):
+        if asyncio._get_running_loop() is not None:
+            await asyncio.sleep(seconds)
+        elif not self._timed_threads:
+            self.virtual.advance(seconds)
+        elif self.virtual.advance(seconds, stop_at_timer=True):
+            # Given up on: an orphan must not move the time behind everybody's back.
+            assert self._over.wait(10), "the scenario did not end"
+
+    def _end_orphans(self):
+        self._over.set()
+        for _ in range(2000):
+            if not any(bulkhead.in_flight for bulkhead in self._bulkheads()):
+                return
+            REAL_SLEEP(0.00001)
+
+    def _bulkheads(self):
+        return tuple(self.registry._bulkheads.values())
+
+    # ------------------------------------------------------------------------------------------------ the trace
+    def _note_event(self, event):
+        fields = {name: value for name, value in event.as_dict().items() if name not in ("at", "time_ns")}
+        fields["site" if "site" in fields else "name"] = fields.get("site", fields["name"]).rpartition(":")[2]
+        self.events.append((type(event).__name__, {name: plain(value) for name, value in fields.items()}))
+
+    def _trace(self, left_behind):
+        return Trace(
+            self.calls,
+            self.outcomes,
+            {breaker.name: figures(breaker.status()) for breaker in self.registry},
+            self.events,
+            {bulkhead.name: (bulkhead.in_flight, bulkhead.waiting, bulkhead.rejected.value) for bulkhead in self._bulkheads()},
+            [plain(wait) for wait in self.clock.waits],
+            left_behind,
+            self.notes,
+        )
+
+
+def drive(coroutine):
+    """Run a coroutine that never suspends."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return stop.value
+    raise AssertionError("a scenario without asyncio tried to suspend")
+
+
+def seen(error):
+    """An exception as it is compared: type, text, and what it hangs on unless it is ours."""
+    if isinstance(error, ResilienceError):
+        return type(error).__name__, str(error)
+    chain, link = [], error
+    while link is not None:
+        link = link.__cause__ if link.__suppress_context__ else link.__context__
+        chain.append(type(link).__name__)
+    return (type(error).__name__, str(error), *chain[:-1])
+
+
+def figures(status):
+    """A status without its times."""
+    values = status.as_dict()
+    for name in ("opened_at", "last_state_change", "next_half_open_at", "labels"):
+        del values[name]
+    last = values.pop("last_failure")
+    values["last_failure"] = None if last is None else (last.type_name, str(last.kind))
+    return {name: plain(value) for name, value in values.items()}
+
+
+def plain(value):
+    if isinstance(value, float):
+        return round(value, 6)
+    return value if value is None or isinstance(value, (int, str, tuple)) else str(value)
+
+
+# ---------------------------------------------------------------------------------------------- the comparison
+class Parity:
+    """Runs a scenario in every way and gives the one trace; the ways that must not exist are left out."""
+
+    slow = Slow
+    ways = WAYS
+
+    def __call__(self, scenario, *, only=lambda way: True):
+        traces = self.traces(scenario, only=only)
+        (first, expected), *others = traces.items()
+        for way, trace in others:
+            for field in Trace._fields:
+                assert (field, getattr(expected, field)) == (field, getattr(trace, field)), f"{first} and {way} differ"
+        return expected
+
+    def traces(self, scenario, *, only=lambda way: True):
+        found = {}
+        for way in WAYS:
+            if only(way):
+                try:
+                    found[str(way)] = Stage(way).run(scenario)
+                except NoSuchWay:
+                    assert "sync-straight" == str(way)
+        return found
+
+    def plans(self, scenario):
+        """How many plans each way has begun."""
+        found = {}
+        for way in WAYS:
+            stage = Stage(way)
+            stage.run(scenario)
+            found[str(way)] = stage.plans
+        return found
+
+
+@pytest.fixture(scope="session")
+def parity():
+    return Parity()
