@@ -13,7 +13,8 @@ from functools import partial, update_wrapper
 from types import FunctionType, MethodType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from resilience._assembly import Assembly, takes_keyword
+from resilience._assembly import Assembly
+from resilience._assembly.fitting import takes
 from resilience._core.order import POSITION
 from resilience._describe import ATTRIBUTE, Description, own_description
 from resilience._engine.straight import Shape, compile_wrapper, rebind
@@ -76,16 +77,8 @@ def _plan_only(is_async: bool) -> Shape:
 
 
 def _rebind_when_found(wrapper: FunctionType, assembly: Assembly) -> None:
-    if assembly.pending and assembly.shape is not None:
-
-        def found() -> None:
-            closure = assembly.shared_closure()
-            # Last of all what lets a call in: another thread may be in the middle of one.
-            entrances = {name: closure.pop(name) for name in _ENTRANCES if name in closure}
-            rebind(wrapper, closure)
-            rebind(wrapper, entrances)
-
-        assembly.on_found = found  # type: ignore[method-assign]  # a hook, empty until here
+    if assembly.shape is not None:
+        assembly.on_found = partial(rebind, wrapper)
 
 
 def _put_description(wrapper: Any, description: Description) -> None:
@@ -121,7 +114,7 @@ def _refuse_unknown_keyword(target: Any, policies: tuple[Policy, ...]) -> None:
     """A trampoline takes any keyword, so the callable itself is asked."""
     for policy in policies:
         name = getattr(policy, "pass_as", None)
-        if name is not None and not takes_keyword(target, name):
+        if name is not None and not takes(target, name):
             raise ConfigurationError(
                 f"pass_as must be a parameter of {label_of(target)} that can be given by name, got {name!r}"
             )

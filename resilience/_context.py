@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from resilience._core import deadline as deadlines
 
 if TYPE_CHECKING:
-    from resilience._core.deadline import Deadline
     from collections.abc import Iterator
+
+    from resilience._core.deadline import Deadline
 
 DEADLINE: ContextVar[Deadline | None] = ContextVar("resilience_deadline", default=None)
 PROBING: ContextVar[tuple[object, ...]] = ContextVar("resilience_probing", default=())

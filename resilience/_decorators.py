@@ -381,13 +381,17 @@ def compose(*policies: Policy) -> PolicySet:
         >>> careful.call(len, "abc")
         3
     """
-    wrong = [policy for policy in policies if not isinstance(policy, Policy)]
+    wrong = [policy for policy in policies if not _is_policy(policy)]
     if wrong or not policies:
         raise ConfigurationError(
             f"policies must be breaker(...), retry(...), timeout(...) or bulkhead(...), got {shown(wrong or policies)}"
         )
     one_of_each(policies)
     return PolicySet(policies)
+
+
+def _is_policy(candidate: object) -> bool:
+    return isinstance(candidate, Policy)
 
 
 def remaining() -> float | None:

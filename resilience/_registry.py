@@ -74,8 +74,7 @@ class Registry:
         """
         faults = Faults()
         faults.name("name", name)
-        if config is not None and not isinstance(config, BreakerConfig):
-            faults.add("config", config, "a BreakerConfig or None")
+        faults.instance_or_none("config", config, BreakerConfig)
         faults.raise_any()
         with self._lock:
             found = self._breakers.get(name)
@@ -99,8 +98,7 @@ class Registry:
         """
         faults = Faults()
         faults.name("name", name)
-        if config is not None and not isinstance(config, BulkheadConfig):
-            faults.add("config", config, "a BulkheadConfig or None")
+        faults.instance_or_none("config", config, BulkheadConfig)
         faults.raise_any()
         with self._lock:
             found = self._bulkheads.get(name)
@@ -249,8 +247,9 @@ def use_registry(registry: Registry) -> Iterator[Registry]:
         >>> "mail" in registry, "mail" in default_registry()
         (True, False)
     """
-    if not isinstance(registry, Registry):
-        raise ConfigurationError(f"registry must be a Registry, got {type(registry).__name__}")
+    faults = Faults()
+    faults.instance("registry", registry, Registry)
+    faults.raise_any()
     token = _CURRENT.set(registry)
     try:
         yield registry

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from resilience._core.checks import Faults
 from resilience._core.config import BreakerConfig, BulkheadConfig
@@ -64,8 +64,7 @@ class BreakerPolicy(Policy):
         faults = Faults()
         faults.unavailable("key", values.pop("key", None))
         faults.name("name", values["name"])
-        if values["config"] is not None and not isinstance(values["config"], BreakerConfig):
-            faults.add("config", values["config"], "a BreakerConfig or None")
+        faults.instance_or_none("config", values["config"], BreakerConfig)
         values["on_open"] = faults.member("on_open", values["on_open"], OnOpen)
         if values["fallback"] is not None and values["on_open"] is not OnOpen.BYPASS:
             faults.add("fallback", values["fallback"], "left out unless on_open is BYPASS")
@@ -73,9 +72,8 @@ class BreakerPolicy(Policy):
             faults.callable_or_none(name, values[name])
         if values["classify"] is not None and not isinstance(values["classify"], Classifier):
             faults.callable_or_none("classify", values["classify"])
-        if not isinstance(values["account"], str) or values["account"] not in ("attempt", "call"):
-            faults.add("account", values["account"], "'attempt' or 'call'")
-        _check_registry(faults, values["registry"])
+        faults.choice("account", values["account"], ("attempt", "call"))
+        faults.instance_or_none("registry", values["registry"], Registry)
         faults.raise_any()
         return values
 
@@ -153,11 +151,8 @@ class TimeoutPolicy(Policy):
                 values[name] = faults.seconds(name, values[name])
         if values["budget"] is None and values["per_attempt"] is None:
             faults.say("budget or per_attempt must be given: a timeout of nothing limits nothing")
-        if (
-            not faults
-            and None not in (values["budget"], values["per_attempt"])
-            and values["per_attempt"] > values["budget"]
-        ):
+        budget, per_attempt = values["budget"], values["per_attempt"]
+        if not faults and budget is not None and per_attempt is not None and per_attempt > budget:
             faults.add("per_attempt", values["per_attempt"], f"<= budget ({values['budget']:g})")
         pass_as = values["pass_as"]
         if pass_as is not None and not (isinstance(pass_as, str) and pass_as.isidentifier()):
@@ -206,7 +201,7 @@ class BulkheadPolicy(Policy):
         values["on_reject"] = faults.member("on_reject", values["on_reject"], OnReject)
         if values["fallback"] is not None and values["on_reject"] is not OnReject.BYPASS:
             faults.add("fallback", values["fallback"], "left out unless on_reject is BYPASS")
-        _check_registry(faults, values["registry"])
+        faults.instance_or_none("registry", values["registry"], Registry)
         faults.raise_any()
         return values
 
@@ -216,27 +211,31 @@ class BulkheadPolicy(Policy):
         return None if self.max_in_flight is None else BulkheadConfig(self.max_in_flight, self.max_waiting)
 
 
-def _check_registry(faults: Faults, registry: object) -> None:
-    if registry is not None and not isinstance(registry, Registry):
-        faults.add("registry", registry, "a Registry or None")
-
-
 def _is_whole_retry(strategy: object) -> bool:
     """Whether somebody passed tenacity's own engine, told without importing it."""
     return any(kind.__name__ == "BaseRetrying" for kind in type(strategy).__mro__)
 
 
-def one_of_each(policies: tuple[Policy, ...]) -> dict[str, Policy]:
+class Given(NamedTuple):
+    """The policies of one function, by their kind."""
+
+    breaker: BreakerPolicy | None = None
+    retry: RetryPolicy | None = None
+    timeout: TimeoutPolicy | None = None
+    bulkhead: BulkheadPolicy | None = None
+
+
+def one_of_each(policies: tuple[Policy, ...]) -> Given:
     """The policies by kind.
 
     Raises:
         ConfigurationError: two of one kind.
     """
-    found: dict[str, Policy] = {}
+    found: dict[str, Any] = {}
     for policy in policies:
         if policy.kind in found:
             raise ConfigurationError(
                 f"a function takes one {policy.kind}, got two: {found[policy.kind]!r} and {policy!r}; keep one"
             )
         found[policy.kind] = policy
-    return found
+    return Given(**found)

@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 class Services(Protocol):
     """What a registry offers to the breakers, bulkheads and call sites that belong to it."""
 
-    clock: Clock
     hub: Hub
+
+    @property
+    def clock(self) -> Clock:
+        """What is asked for time, at the moment it is needed."""
 
 
 class World(Protocol):

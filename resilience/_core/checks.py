@@ -98,6 +98,21 @@ class Faults:
             self.add(parameter, value, "a callable or None")
         return value  # type: ignore[no-any-return]  # checked above
 
+    def choice(self, parameter: str, value: object, words: tuple[str, ...]) -> None:
+        """One of a few texts."""
+        if not isinstance(value, str) or value not in words:
+            self.add(parameter, value, " or ".join(map(repr, words)))
+
+    def instance(self, parameter: str, value: object, kind: type) -> None:
+        """An object of one type."""
+        if not isinstance(value, kind):
+            self.add(parameter, value, f"a {kind.__name__}")
+
+    def instance_or_none(self, parameter: str, value: object, kind: type) -> None:
+        """An object of one type, or None."""
+        if value is not None and not isinstance(value, kind):
+            self.add(parameter, value, f"a {kind.__name__} or None")
+
     def name(self, parameter: str, value: Any) -> None:
         """A shared name: 1 to 256 bytes of the safe alphabet."""
         if not is_safe_name(value):

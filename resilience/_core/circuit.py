@@ -13,11 +13,8 @@ Who may decide half-open
     slow call could never close.
 
 What others may read
-    `closed`, `closed_windowed`, `clean` and `edge` let the compiled straight path
-    admit and count a healthy call without a lock, `strikes` a failure of a plain streak,
-    `open_until` a refusal. `view` is one immutable tuple, replaced
-    in one store, from which state, status and the door are read at any moment.
-    Everything else belongs to whoever holds the owner's lock.
+    The slots of `Published`, at any moment. Everything else belongs to whoever holds
+    the owner's lock.
 """
 
 from __future__ import annotations
@@ -26,76 +23,38 @@ from typing import TYPE_CHECKING
 
 from resilience._core import events as ev
 from resilience._core.permit import Permit
+from resilience._core.published import Published
 from resilience._core.totals import Totals
 from resilience._core.transitions import MANUAL, TRANSITIONS, Input
-from resilience._core.view import FOREVER, View, slot_refusal
+from resilience._core.view import FOREVER, slot_refusal
 from resilience._words import BreakerMode, CircuitState, ProbeEnd, Verdict
 
 if TYPE_CHECKING:
     from resilience._core.config import BreakerConfig
     from resilience._core.faults import Fault
-    from resilience._core.trip import Figures, Strikes, TripMachine
+    from resilience._core.trip import Figures
 
 CLOSED, OPEN, HALF_OPEN = CircuitState.CLOSED, CircuitState.OPEN, CircuitState.HALF_OPEN
 NORMAL, FORCED, DISABLED, SHADOW = BreakerMode.NORMAL, BreakerMode.FORCED, BreakerMode.DISABLED, BreakerMode.SHADOW
 SUCCESS, FAILURE, NEUTRAL = Verdict.SUCCESS, Verdict.FAILURE, Verdict.NEUTRAL
 
-_new_tuple = tuple.__new__
 
-
-class Circuit:
+class Circuit(Published):
     """One breaker's machine. `now` is monotonic seconds, `time_ns` the wall clock for records.
 
     Both come last everywhere. Its owner calls it under a lock and takes the `events`
     that followed afterwards.
     """
 
-    __slots__ = (
-        "_changed_ns",
-        "_config",
-        "_mode",
-        "_name",
-        "_opened_at",
-        "_opened_ns",
-        "_probe_successes",
-        "_probes",
-        "_published",
-        "_state",
-        "_trip",
-        "clean",
-        "closed",
-        "closed_windowed",
-        "edge",
-        "episode",
-        "events",
-        "last_failure",
-        "open_for",
-        "open_until",
-        "strikes",
-        "totals",
-        "view",
-    )
+    __slots__ = ("_name", "_probe_successes", "events", "last_failure", "totals")
 
     def __init__(self, config: BreakerConfig, name: str = "circuit", time_ns: int = 0) -> None:
-        self._config = config
+        super().__init__(config, time_ns)
         self._name = name
-        self._trip: TripMachine = config.trip.machine()
-        self._mode = SHADOW if config.shadow else NORMAL
-        self._state = CLOSED
-        self._opened_at = 0.0
-        self.open_for: float | None = 0.0
-        self._opened_ns: int | None = None
-        self._changed_ns = time_ns
-        self._probes: list[Permit] = []
         self._probe_successes = 0
-        self._published = True
-        self.episode = 1
         self.totals = Totals()
         self.last_failure: tuple[Fault, int] | None = None
         self.events: list[ev.Event] = []
-        self.strikes: Strikes | None = None
-        self.closed = self.closed_windowed = self.clean = 0
-        self._store()
 
     # ------------------------------------------------------------------------------------------------ reading
     def refusal(self, now: float) -> float | None:
@@ -282,9 +241,7 @@ class Circuit:
         self.open_for = seconds
         self._move(Input.FORCED, now, time_ns, reason=reason, actor=actor)
 
-    def disable(
-        self, reason: str | None = None, actor: str | None = None, now: float = 0.0, time_ns: int = 0
-    ) -> None:
+    def disable(self, reason: str | None = None, actor: str | None = None, now: float = 0.0, time_ns: int = 0) -> None:
         """Let everything pass and count nothing, until `enable`."""
         if self._mode is not DISABLED:
             self._mode = DISABLED
@@ -375,56 +332,6 @@ class Circuit:
         if cause is Input.TRIPPED:
             return self._trip.tripped(now, self._successes())
         return self._trip.held.figures(now, self._successes())
-
-    def _store(self, held: Figures | None = None) -> None:
-        """Publish everything that others may read; for a circuit that closes, the door last of all."""
-        closed = self._state is CLOSED
-        self.view = View(
-            self._state,
-            self._mode,
-            self.episode,
-            self._opened_at,
-            self.open_for,
-            self._opened_ns,
-            self._changed_ns,
-            tuple(self._probes),
-            self._trip.held if closed else held or self.view.held,
-        )
-        refusing = self._state is OPEN and self._mode is not SHADOW
-        self.open_until = self._opened_at + (FOREVER if self.open_for is None else self.open_for) if refusing else -FOREVER
-        plain = self.episode if closed and self._mode is NORMAL and self._published else 0
-        if self._config.trip.windowed:
-            self.closed_windowed = plain
-        else:
-            self.closed = plain
-        self._publish_trip(plain)
-
-    def _store_figures(self) -> None:
-        """Publish the figures of a closed circuit: all that a result which moves nothing can change."""
-        view, held = self.view, self._trip.held
-        if held is not view.held:
-            # A NamedTuple's own `_replace` takes four times as long.
-            self.view = _new_tuple(View, view[:-1] + (held,))  # noqa: RUF005  # as is unpacking
-        self._publish_trip(self.closed or self.closed_windowed)
-
-    def _publish_trip(self, plain: int) -> None:
-        """Publish when a success may pass without the lock, and where a strike may be counted without it.
-
-        A strike is counted first and then takes `clean` away. So `clean` is given only
-        together with new strikes, and before them: whoever counts on the new ones takes it
-        away afterwards, and whoever still counts on the old ones belongs to the streak that
-        has just ended.
-        """
-        trip = self._trip
-        self.edge = trip.edge
-        if trip.strikes is None:
-            self.clean = plain if trip.clean else 0
-            self.strikes = None
-        elif trip.strikes is self.strikes:
-            self.clean = 0
-        else:
-            self.clean = plain
-            self.strikes = trip.strikes
 
     # ------------------------------------------------------------------------------------------------ small things
     def _own_mode(self) -> BreakerMode:

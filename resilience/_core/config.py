@@ -59,7 +59,8 @@ class BreakerConfig:
 
     def __post_init__(self) -> None:
         faults = Faults()
-        if not isinstance(self.trip, (Consecutive, FailureRate)):
+        trip: object = self.trip
+        if not isinstance(trip, (Consecutive, FailureRate)):
             faults.add("trip", self.trip, "Consecutive(...) or FailureRate(...)")
         for name in ("cooldown", "probe_lease", "max_cooldown"):
             object.__setattr__(self, name, faults.seconds(name, getattr(self, name)))
@@ -67,8 +68,7 @@ class BreakerConfig:
             faults.count(name, getattr(self, name))
         object.__setattr__(self, "trip_on", faults.members("trip_on", self.trip_on, FaultKind, MAY_TRIP))
         object.__setattr__(self, "trip_on_status", _statuses(faults, self.trip_on_status))
-        if not isinstance(self.answered, str) or self.answered not in ("reset", "ignore"):
-            faults.add("answered", self.answered, "'reset' or 'ignore'")
+        faults.choice("answered", self.answered, ("reset", "ignore"))
         for name in ("honour_retry_after", "shadow"):
             faults.flag(name, getattr(self, name))
         faults.unavailable("ramp", self.ramp)

@@ -34,12 +34,17 @@ class Figures(NamedTuple):
 class TripMachine(Protocol):
     """What a circuit asks of a mode."""
 
-    clean: bool
-    """One more success would change nothing but the running total."""
-    edge: float
-    """The moment from which a success must be reported although `clean`."""
-    strikes: Strikes | None
-    """Where failures may be counted without the lock; None where each has to be reported."""
+    @property
+    def clean(self) -> bool:
+        """One more success would change nothing but the running total."""
+
+    @property
+    def edge(self) -> float:
+        """The moment from which a success must be reported although `clean`."""
+
+    @property
+    def strikes(self) -> Strikes | None:
+        """Where failures may be counted without the lock; None where each has to be reported."""
 
     @property
     def held(self) -> Held:

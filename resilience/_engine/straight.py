@@ -172,9 +172,7 @@ def _enter(lines: _Lines, shape: Shape, slow: str) -> None:
         lines.add("except @IndexError: @slot = None")
         lines.add("if @slot is None: " + slow)
     if shape.budget:
-        lines.add(
-            "@deadline = @new_deadline(@seconds, @started, @outer, @task.cancelling())"
-        )
+        lines.add("@deadline = @new_deadline(@seconds, @started, @outer, @task.cancelling())")
         lines.add("@token = @set_deadline(@deadline)")
         lines.add("@bucket.entries[@task] = @deadline")
         lines.add("if not @bucket.armed: @bucket.arm(@deadline)")

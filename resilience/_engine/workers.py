@@ -218,12 +218,13 @@ def wait_for_lock(lock: threading.Lock, seconds: float | None, clock: Clock) -> 
     return not expired
 
 
-def signal(lock: threading.Lock) -> None:
-    """Wake whoever waits for a lock; a second signal before that does nothing."""
+def signal(lock: threading.Lock) -> bool:
+    """Wake whoever waits for a lock, which always can be; a second signal before that does nothing."""
     try:
         lock.release()
     except RuntimeError:
         pass
+    return True
 
 
 _POOLS: weakref.WeakSet[WorkerPool] = weakref.WeakSet()

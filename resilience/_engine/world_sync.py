@@ -55,7 +55,7 @@ class SyncWorld:
     async def wait(self, ticket: Ticket, seconds: float, ready: Callable[[], object]) -> None:
         granted = threading.Lock()
         granted.acquire()
-        ticket.wake = lambda: signal(granted) is None
+        ticket.wake = lambda: signal(granted)
         # Granted before it could be woken? Whoever grants sets the slot first and wakes afterwards.
         ready()
         if ticket.slot is None:
@@ -134,10 +134,14 @@ def arguments(site: Site, call: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return args, call.kwargs
     if isinstance(given, (int, float)) and not isinstance(given, bool):
         left = min(left, given)
-    left = max(0.0, left)
+    # Never 0, which to a socket means "don't wait" and to some clients "wait for ever".
+    left = max(_LEAST_SECONDS, left)
     if by_place and place is not None:
         return (*args[:place], left, *args[place + 1 :]), call.kwargs
     return args, {**call.kwargs, name: left}
+
+
+_LEAST_SECONDS = 0.001
 
 
 def past(deadline: Deadline, now: float) -> Outcome | None:

@@ -10,7 +10,8 @@ from resilience._core.order import Layer
 from resilience._core.outcome import Outcome
 from resilience._core.permit import Permit
 from resilience._core.view import FOREVER
-from resilience._policies.verdicts import counts_first, end_of, interrupted_verdict
+from resilience._policies.marks import counts_first
+from resilience._policies.verdicts import end_of, interrupted_verdict
 from resilience._words import OnOpen, TimeoutScope, Verdict
 from resilience.errors import CircuitOpenError
 
@@ -50,6 +51,10 @@ class BreakerLayers:
     @property
     def breaker(self) -> CircuitBreaker:
         """The shared breaker."""
+        return self._found or self.resolve()
+
+    def resolve(self) -> CircuitBreaker:
+        """Find the shared breaker: the first call does, unless the name was known before."""
         if self._found is None:
             self._found = self._find()
         return self._found

@@ -129,6 +129,10 @@ class BulkheadLayers:
     @property
     def bulkhead(self) -> SharedBulkhead:
         """The shared bulkhead."""
+        return self._found or self.resolve()
+
+    def resolve(self) -> SharedBulkhead:
+        """Find the shared bulkhead: the first call does, unless the name was known before."""
         if self._found is None:
             self._found = self._find()
         return self._found
@@ -161,9 +165,7 @@ class BulkheadLayers:
         try:
             return await inner(call)
         finally:
-            # None where an attempt that could only be abandoned keeps the slot until it ends.
-            if call.slot is not None:
-                bulkhead.give(call.slot)
+            _leave(call, bulkhead)
 
     async def _stand_in_line(self, call: Call, bulkhead: SharedBulkhead) -> int | None:
         left = self._site.left(call)
@@ -180,6 +182,12 @@ class BulkheadLayers:
                 bulkhead.give(_slot_of(ticket))
             raise
         return None if bulkhead.give_up(ticket) else _slot_of(ticket)
+
+
+def _leave(call: Call, bulkhead: SharedBulkhead) -> None:
+    # None where an attempt that could only be abandoned keeps the slot until it ends.
+    if call.slot is not None:
+        bulkhead.give(call.slot)
 
 
 def _slot_of(ticket: Ticket) -> int:

@@ -115,10 +115,11 @@ class CircuitBreaker:
             view = circuit.view
             status = self._read(circuit)
             if circuit.view is view and not self._busy:
-                break
+                return status
             # Somebody is in the middle of a change: let them finish.
             time.sleep(0)
-        return status
+        # Called from inside our own section, by a finaliser perhaps: nothing will change before we return.
+        return self._read(circuit)
 
     def _read(self, circuit: Circuit) -> BreakerStatus:
         clock = self._services.clock
@@ -186,13 +187,17 @@ class CircuitBreaker:
         What the fault means to this breaker is its configuration's business: a kind that
         does not trip is neutral.
         """
-        if isinstance(fault, FaultKind):
-            fault = Fault(fault)
-        elif isinstance(fault, BaseException):
-            fault = self._classify(fault, None)
-        elif not isinstance(fault, Fault):
-            raise TypeError(f"fault must be a Fault, a FaultKind or an exception, got {shown(fault)}")
-        self.settle(permit, self.verdict(fault), fault)
+        known = self._as_fault(fault)
+        self.settle(permit, self.verdict(known), known)
+
+    def _as_fault(self, reported: object) -> Fault:
+        if isinstance(reported, Fault):
+            return reported
+        if isinstance(reported, FaultKind):
+            return Fault(reported)
+        if isinstance(reported, BaseException):
+            return self._classify(reported, None)
+        raise TypeError(f"fault must be a Fault, a FaultKind or an exception, got {shown(reported)}")
 
     def release(self, permit: Permit, reason: ProbeEnd | str = ProbeEnd.NEUTRAL) -> None:
         """Give the permit back without a word on the remote: the attempt was cancelled, or never made."""
@@ -270,7 +275,7 @@ class CircuitBreaker:
         if self in PROBING.get():
             return Permit(circuit.episode, exempt=True)
         answer = self._section(self._ask, lease)
-        return 0.0 if answer is None else answer  # type: ignore[no-any-return]  # what the circuit's acquire returned
+        return 0.0 if answer is None else answer
 
     def settle(
         self, permit: Permit, verdict: Verdict, fault: Fault | None = None, end: ProbeEnd = ProbeEnd.NEUTRAL

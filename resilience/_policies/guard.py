@@ -19,11 +19,11 @@ from resilience._site import fault_of_result
 from resilience._words import OnOpen, Verdict
 
 if TYPE_CHECKING:
-    from resilience._core.faults import Fault
     from collections.abc import Callable
     from contextvars import Token
     from types import TracebackType
 
+    from resilience._core.faults import Fault
     from resilience._policies.circuit_breaker import CircuitBreaker
     from resilience._site import Classify
 

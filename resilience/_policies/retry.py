@@ -190,9 +190,7 @@ class RetryLayers:
         """Whether this policy repeats after such a fault at all."""
         if fault.plain and not self._safe_only:
             return fault.kind in self._retry_on
-        return may_retry(
-            fault, retry_on=self._retry_on, idempotent=not self._safe_only, safe_only=self._safe_only
-        )
+        return may_retry(fault, retry_on=self._retry_on, idempotent=not self._safe_only, safe_only=self._safe_only)
 
     def _schedule(self, call: Call, outcome: Outcome, number: int, started: float, idle: float) -> float | None:
         if not self._needs_state:
@@ -224,21 +222,23 @@ class RetryLayers:
         return wait
 
     # ------------------------------------------------------------------------------------------------ ending
-    def _end(self, outcome: Outcome, number: int, reason: str, note: str) -> None:
+    def _end(self, outcome: Outcome, number: int, reason: str, note: str) -> float | None:
+        """Say why there is no further attempt; None, as the wait that leads to none."""
         if outcome.error is not None:
             _add_note(outcome.error, note)
         hub = self._site.services.hub
         if hub.wants(RetryExhausted):
             hub.publish(RetryExhausted(name=self._site.label, attempts=number, reason=reason))
+        return None
 
-    def _end_nested(self, outcome: Outcome, number: int) -> None:
+    def _end_nested(self, outcome: Outcome, number: int) -> float | None:
         if not self._told_nested:
             self._told_nested = True
             logger().warning(
                 "%s: an outer call is retrying already, so this retry makes one attempt: retries add, they do not multiply",
                 self._site.label,
             )
-        self._end(outcome, number, "nested", "retry left to the outer call")
+        return self._end(outcome, number, "nested", "retry left to the outer call")
 
 
 def stopped_by(refusal: BaseException | None) -> str:

@@ -23,6 +23,7 @@ HUNG = Fault(
 )
 """What a deadline of ours that interrupted an attempt says about the remote."""
 
+
 def settle_error(breaker: CircuitBreaker, permit: Permit, error: BaseException, fault: Fault) -> None:
     """Report an attempt that ended in a classified exception."""
     verdict = breaker.verdict(fault)

@@ -53,15 +53,18 @@ class ManualClock:
         """Suspend the task until somebody has advanced the clock far enough."""
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[None] = loop.create_future()
-        handle = self.call_at(loop, self._now + seconds, lambda: woken.done() or woken.set_result(None))
+
+        def wake() -> None:
+            if not woken.done():
+                woken.set_result(None)
+
+        handle = self.call_at(loop, self._now + seconds, wake)
         try:
             await woken
         finally:
             handle.cancel()
 
-    def call_at(
-        self, loop: asyncio.AbstractEventLoop | None, when: float, callback: Callable[[], object]
-    ) -> Pending:
+    def call_at(self, loop: asyncio.AbstractEventLoop | None, when: float, callback: Callable[[], object]) -> Pending:
         """Run `callback` when the clock is advanced to `when`; in `loop`, or in the advancing thread where that is None."""
         pending = Pending(loop, callback)
         with self._lock:

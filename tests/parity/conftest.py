@@ -4,11 +4,11 @@ A scenario is a coroutine function of a `Stage`. It is run six ways: by threads 
 asyncio, each
 
 - `straight`: over the compiled straight path, by the system's clock;
-- `plan`: every call through the plan, by the system's clock. `Assembly._choose_shape` is
-  made to answer None, which is its own answer for policies that the straight path does not
-  know. That changes neither clock nor policy, and it reaches functions without a breaker
-  too. (`unless=` or `account=` exist on a breaker only, and are one more thing that runs;
-  a manual clock does not move by itself.)
+- `plan`: every call through the plan, by the system's clock. The `shape` of each assembly
+  is set to None, which is what it is for policies that the straight path does not know.
+  That changes neither clock nor policy, and it reaches functions without a breaker too.
+  (`unless=` or `account=` exist on a breaker only, and are one more thing that runs; a
+  manual clock does not move by itself.)
 - `clock`: wrappers compiled as for `straight`, sent to the plan by `testing.use_clock` with
   a clock equal in behaviour that is no `SystemClock`: the switch that tests of users turn.
 
@@ -34,10 +34,12 @@ from typing import NamedTuple
 import pytest
 
 from resilience import Registry, ResilienceError, Timeout, idempotent, interruptible, use_registry
-from resilience import _assembly as assembly_module
+from resilience import _compose
+from resilience._assembly import Assembly
 from resilience._clock import SystemClock
 from resilience._context import DEADLINE, PROBING, RETRYING
 from resilience._engine import workers
+from resilience._site import Call
 from resilience.testing import use_clock
 
 REAL_SLEEP = time.sleep
@@ -51,6 +53,7 @@ class VirtualTime:
     def __init__(self):
         self.now = START
         self._lock = threading.RLock()
+        self._news = threading.Condition(self._lock)
         self._due = []
         self._order = itertools.count()
 
@@ -58,7 +61,13 @@ class VirtualTime:
         handle = Handle(callback)
         with self._lock:
             heapq.heappush(self._due, (when, next(self._order), handle))
+            self._news.notify_all()
         return handle
+
+    def wait_for_timer(self):
+        """On a worker: until the caller has begun to wait for its deadline."""
+        with self._lock:
+            return self._news.wait_for(lambda: any(handle.callback for _, _, handle in self._due), 10)
 
     def advance(self, seconds, *, stop_at_timer=False):
         """Move on; with `stop_at_timer` only up to the first timer that fires. Whether one fired."""
@@ -200,6 +209,14 @@ class Trace(NamedTuple):
         return self.statuses[name]
 
 
+class PlanOnly(Assembly):
+    """What comes of policies that the straight path does not know."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.shape = None
+
+
 # ---------------------------------------------------------------------------------------------- the stage
 class Stage:
     """Where a scenario plays: remote functions, calls of them, and everything that can be seen of it."""
@@ -215,13 +232,15 @@ class Stage:
         self.events = []
         self.plans = 0
         self.loop_errors = []
-        self._timed_threads = False
         self._over = threading.Event()
         self._loop = None
 
     # ------------------------------------------------------------------------------------------------ for scenarios
-    def remote(self, script, *policies, name="remote", awaitable=False, uninterruptible=None):
-        """A function under policies whose attempts do what the script says, step by step."""
+    def remote(self, script, *policies, name="remote", awaitable=None):
+        """A function under policies whose attempts do what the script says, step by step.
+
+        `awaitable`: a plain function returns a coroutine in the attempts whose numbers are in there.
+        """
         steps = iter(script)
 
         def answer(result):
@@ -244,17 +263,14 @@ class Stage:
         async def remote_async(first=None, second="two", *rest, key="key", **more):
             return answer(await play(first, second, rest, key, more))
 
-        if self.way.is_async:
-            fn = remote_async
-        elif awaitable:
+        attempts = itertools.count(1)
 
-            def fn(first=None, second="two", *rest, key="key", **more):
+        def remote_plain(first=None, second="two", *rest, key="key", **more):
+            if next(attempts) in (awaitable or ()):
                 return remote_async(first, second, *rest, key=key, **more)
+            return answer(drive(play(first, second, rest, key, more)))
 
-        else:
-
-            def fn(first=None, second="two", *rest, key="key", **more):
-                return answer(drive(play(first, second, rest, key, more)))
+        fn = remote_async if self.way.is_async else remote_plain
 
         fn.__name__ = fn.__qualname__ = name
         idempotent(fn)
@@ -262,7 +278,6 @@ class Stage:
             if self.way.path == "straight":
                 raise NoSuchWay
             interruptible(max_workers=6)(fn)
-            self._timed_threads = True
             self.clock = self._threads_clock()
         for policy in policies:
             fn = policy(fn)
@@ -271,7 +286,9 @@ class Stage:
     async def call(self, fn, *args, **kwargs):
         """Call, and write down what came of it."""
         try:
-            outcome = ("returned", await self.invoke(fn, *args, **kwargs))
+            # Not by `invoke`: a coroutine would make something else of a StopIteration.
+            result = fn(*args, **kwargs)
+            outcome = ("returned", await result if self.way.is_async else self._awaited(result))
         except BaseException as error:
             outcome = ("raised", *seen(error))
             self.notes.append(tuple(getattr(error, "__notes__", ())))
@@ -280,8 +297,9 @@ class Stage:
     async def invoke(self, fn, *args, **kwargs):
         """Call in either world; what it raises is raised."""
         result = fn(*args, **kwargs)
-        if self.way.is_async:
-            return await result
+        return await result if self.way.is_async else self._awaited(result)
+
+    def _awaited(self, result):
         return self.loop.run_until_complete(result) if hasattr(result, "__await__") else result
 
     async def aside(self, fn, *args, **kwargs):
@@ -340,17 +358,16 @@ class Stage:
         patch = pytest.MonkeyPatch()
         stage = self
 
-        class CountedCall(assembly_module.Call):
-            __slots__ = ()
+        begin = Call.__init__
 
-            def __init__(self, *args):
-                stage.plans += 1
-                super().__init__(*args)
+        def counted(call, *args, **kwargs):
+            stage.plans += 1
+            begin(call, *args, **kwargs)
 
-        patch.setattr(assembly_module, "Call", CountedCall)
+        patch.setattr(Call, "__init__", counted)
         patch.setattr(workers, "IDLE_SECONDS", 0.01)
         if self.way.path == "plan":
-            patch.setattr(assembly_module.Assembly, "_choose_shape", lambda self: None)
+            patch.setattr(_compose, "Assembly", PlanOnly)
         try:
             if self.way.path == "clock":
                 with use_clock(self.clock, self.registry):
@@ -383,9 +400,9 @@ class Stage:
     async def _take_time(self, seconds):
         if asyncio._get_running_loop() is not None:
             await asyncio.sleep(seconds)
-        elif not self._timed_threads:
+        elif not threading.current_thread().name.startswith("resilience"):
             self.virtual.advance(seconds)
-        elif self.virtual.advance(seconds, stop_at_timer=True):
+        elif self.virtual.wait_for_timer() and self.virtual.advance(seconds, stop_at_timer=True):
             # Given up on: an orphan must not move the time behind everybody's back.
             assert self._over.wait(10), "the scenario did not end"
 

@@ -199,11 +199,12 @@ class TestMarks:
         "marked",
         [
             idempotent(lambda: None),
-            functools.partial(idempotent(print_nothing := (lambda *args: None)), 1),
+            functools.partial(idempotent(lambda *args: None), 1),
             functools.lru_cache(idempotent(lambda: None)),
             idempotent(staticmethod(lambda: None)),
             idempotent(classmethod(lambda cls: None)),
             idempotent(functools.partial(print)),
+            interruptible()(idempotent(lambda: None)),
         ],
     )
     def test_is_read_through_what_wraps_the_function(self, marked):

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 API = Path(__file__).with_name("api.py")
 
 
-def run(module, *options):
+def run(module: str, *options: str) -> str:
     """Run a checker in the environment of these tests, as it is configured for the project."""
     if find_spec(module) is None:
         pytest.skip(f"{module} is not installed")
@@ -29,13 +29,13 @@ def run(module, *options):
     ).stdout
 
 
-def about_the_api(output):
+def about_the_api(output: str) -> list[str]:
     """The complaints about this file; those about the package are for the linter's step to find."""
     return [line for line in output.splitlines() if re.search(r"api\.py:\d+.*error", line)]
 
 
 @pytest.mark.slow
-def test_mypy(tmp_path):
+def test_mypy(tmp_path: Path) -> None:
     """mypy --strict finds what is marked, and nothing else."""
     output = run("mypy", "--strict", "--cache-dir", str(tmp_path), str(API))
     assert [] == about_the_api(output)
@@ -43,7 +43,7 @@ def test_mypy(tmp_path):
 
 
 @pytest.mark.slow
-def test_pyright():
+def test_pyright() -> None:
     """So does pyright, which is strict in that file."""
     output = run("pyright", "--pythonpath", sys.executable, str(API))
     if "error" not in output:
@@ -51,7 +51,7 @@ def test_pyright():
     assert [] == about_the_api(output)
 
 
-def test_every_mistake_names_its_code():
+def test_every_mistake_names_its_code() -> None:
     """A bare ignore would hide another error than the one that is meant."""
     ignores = re.findall(r"type: ignore(\[[a-z, -]+\])?$", API.read_text(encoding="utf-8"), re.MULTILINE)
     assert len(ignores) > 20

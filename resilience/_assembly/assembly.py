@@ -1,0 +1,72 @@
+"""One decorated function, assembled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from resilience._assembly.closure import choose_shape, make_closure, shared_closure
+from resilience._assembly.fitting import check_fit
+from resilience._assembly.parts import Parts
+from resilience._assembly.runner import Runner
+from resilience._assembly.telling import described_layers
+from resilience._describe import Description
+from resilience._settings import Policy, one_of_each
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from resilience._policies.bulkhead import SharedBulkhead
+
+
+class Assembly:
+    """What a wrapper is made from.
+
+    Attributes:
+        description: what `describe` tells.
+        shape: of the straight path, None where every call takes the plan.
+        closure: what the straight path's source names.
+        run: the plan as a function of the same kind (sync or async) as the protected one.
+        on_found: called with names for the closure, once a reference has found what it means.
+
+    Raises:
+        ConfigurationError: two policies of a kind, or one that this function can't carry.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        policies: tuple[Policy, ...],
+        is_async: bool,
+        label: str,
+        own_bulkhead: SharedBulkhead | None = None,
+    ) -> None:
+        given = one_of_each(policies)
+        check_fit(given, fn, is_async, label)
+        parts = self._parts = Parts(given, fn, is_async, label, own_bulkhead)
+        self._runner = Runner(parts, is_async)
+        self.run: Callable[..., Any] = self._first_run if parts.pending else self._runner.run
+        self.shape = choose_shape(parts, is_async)
+        self.closure = {} if self.shape is None else make_closure(parts, self._runner, is_async)
+        if parts.pending:
+            self.closure["slow"] = self.run
+        self.on_found: Callable[[dict[str, Any]], None] = _nobody_waits
+        breaker, bulkhead = parts.breaker, parts.bulkhead
+        self.description = Description(
+            label,
+            fn,
+            policies,
+            described_layers(given, label),
+            None if breaker is None else lambda: breaker.breaker,
+            None if bulkhead is None else lambda: bulkhead.bulkhead,
+            parts.own_bulkhead,
+        )
+
+    def _first_run(self, *args: Any, **kwargs: Any) -> Any:
+        """The first call: find what the references mean, then go on as ever."""
+        self._parts.find()
+        self.on_found(shared_closure(self._parts, self._runner))
+        return self._runner.run(*args, **kwargs)
+
+
+def _nobody_waits(closure: dict[str, Any]) -> None:
+    """For a wrapper that takes the plan for every call."""

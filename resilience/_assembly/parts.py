@@ -1,0 +1,172 @@
+"""Policies bound to a function and to their shared machines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from resilience._assembly.fitting import place_of
+from resilience._engine import world_sync
+from resilience._engine.workers import WorkerPool
+from resilience._marks import DEFAULT_WORKERS, is_uninterruptible, worker_limit
+from resilience._policies.breaker import BreakerLayers
+from resilience._policies.bulkhead import BulkheadLayers, SharedBulkhead
+from resilience._policies.classifying import classify_with
+from resilience._policies.retry import RetryLayers
+from resilience._policies.timeout import TimeoutLayers
+from resilience._registry import Registry, current_registry
+from resilience._site import Site
+from resilience.catalogue import default_classifier
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from resilience._core.order import Layer
+    from resilience._settings import Given
+
+
+class Parts:
+    """What one function's policies have become.
+
+    Attributes:
+        given: the policies as values.
+        home: the registry whose clock and events the call site uses.
+        site: what all layers share.
+        breaker, bulkhead, timeout, retry: the bound policies, None where there is none.
+        world: how attempts are performed.
+        own_bulkhead: the bulkhead of a policy without a name.
+        pending: finds what a reference means; empty once everything is found.
+    """
+
+    def __init__(
+        self, given: Given, fn: Callable[..., Any], is_async: bool, label: str, own_bulkhead: SharedBulkhead | None
+    ) -> None:
+        self.given = given
+        self.own_bulkhead = own_bulkhead
+        self._current = current_registry()
+        self.home = self._find_home()
+        own_rules = None if given.breaker is None else given.breaker.classify
+        self.site = Site(fn, label, self.home, classify_with(own_rules, default_classifier()))
+        self.site.uninterruptible = is_async and is_uninterruptible(fn)
+        self.breaker = self._assemble_breaker()
+        self.bulkhead = self._assemble_bulkhead()
+        self.timeout = self._assemble_timeout()
+        self.retry = self._assemble_retry()
+        self.world: Any = self._assemble_world(fn, is_async)
+        self.pending = self._find_pending()
+
+    def layers(self) -> list[tuple[Layer, Callable[..., Any]]]:
+        """The layers of all policies, in no order yet."""
+        bound = (self.breaker, self.bulkhead, self.timeout, self.retry)
+        return [layer for policy in bound if policy is not None for layer in policy.layers()]
+
+    def find(self) -> None:
+        """Find what the references mean; a name that nobody has registered gets the defaults."""
+        for resolve in self.pending:
+            resolve()
+        self.pending = []
+
+    def _find_home(self) -> Registry:
+        for policy in (self.given.breaker, self.given.bulkhead):
+            if policy is not None and policy.registry is not None:
+                return policy.registry
+        return self._current
+
+    def _assemble_breaker(self) -> BreakerLayers | None:
+        policy = self.given.breaker
+        if policy is None:
+            return None
+        registry, name = policy.registry or self._current, policy.name
+        if policy.config is not None:
+            registry.breaker(name, policy.config)
+        self.site.judge_result = policy.classify_result
+        return BreakerLayers(
+            lambda: registry.breaker(name),
+            self.site,
+            on_open=policy.on_open,
+            fallback=policy.fallback,
+            unless=policy.unless,
+            per_call=policy.account == "call",
+        )
+
+    def _assemble_bulkhead(self) -> BulkheadLayers | None:
+        policy = self.given.bulkhead
+        if policy is None:
+            return None
+        registry, name, config = policy.registry or self._current, policy.name, policy.config
+        if name is not None:
+            if config is not None:
+                registry.bulkhead(name, config)
+            shared_name: str = name
+
+            def find() -> SharedBulkhead:
+                return registry.bulkhead(shared_name)
+        else:
+            assert config is not None, "a bulkhead without a name has its size"
+            own = self.own_bulkhead or SharedBulkhead(
+                self.site.label, config.max_in_flight, config.longest_line, registry
+            )
+            registry.watch_fork(own)
+            self.own_bulkhead = own
+
+            def find() -> SharedBulkhead:
+                return own
+
+        return BulkheadLayers(find, self.site, wait=policy.wait, on_reject=policy.on_reject, fallback=policy.fallback)
+
+    def _assemble_timeout(self) -> TimeoutLayers | None:
+        policy = self.given.timeout
+        if policy is None:
+            return None
+        site = self.site
+        site.timed = True
+        site.budget, site.per_attempt, site.pass_as = policy.budget, policy.per_attempt, policy.pass_as
+        site.pass_at = None if policy.pass_as is None else place_of(site.fn, policy.pass_as)
+        return TimeoutLayers(site, budget=policy.budget, per_attempt=policy.per_attempt, counts=policy.counts)
+
+    def _assemble_retry(self) -> RetryLayers | None:
+        policy = self.given.retry
+        if policy is None:
+            return None
+        return RetryLayers(
+            self.site,
+            max_attempts=policy.max_attempts,
+            initial_backoff=policy.initial_backoff,
+            max_backoff=policy.max_backoff,
+            jitter=policy.jitter,
+            wait=policy.wait,
+            stop=policy.stop,
+            retry_on=policy.retry_on,
+            safe_only=policy.safe_only,
+            max_retry_after=policy.max_retry_after,
+            stopped=None if self.breaker is None else self.breaker.stopped,
+        )
+
+    def _assemble_world(self, fn: Callable[..., Any], is_async: bool) -> Any:
+        if is_async:
+            # Only now: importing asyncio costs more than all of this library.
+            from resilience._engine.world_async import AsyncWorld, UninterruptibleWorld
+
+            return (UninterruptibleWorld if self.site.uninterruptible else AsyncWorld)(self.site)
+        limit = worker_limit(fn)
+        if self.timeout is None or limit is None:
+            return world_sync.SyncWorld(self.site)
+        cap = self.given.bulkhead.max_in_flight if self.given.bulkhead is not None else None
+        pool = WorkerPool(self.site.label, limit or cap or DEFAULT_WORKERS)
+        return world_sync.WorkerWorld(self.site, pool)
+
+    def _find_pending(self) -> list[Callable[[], object]]:
+        """References to names that nobody has registered yet; the others are looked up here and now."""
+        pending: list[Callable[[], object]] = []
+        breaker, bulkhead = self.given.breaker, self.given.bulkhead
+        if self.breaker is not None and breaker is not None:
+            if (breaker.registry or self._current).get(breaker.name) is None:
+                pending.append(self.breaker.resolve)
+            else:
+                self.breaker.resolve()
+        if self.bulkhead is not None and bulkhead is not None:
+            known = bulkhead.name is None or (bulkhead.registry or self._current).get_bulkhead(bulkhead.name)
+            if known is None:
+                pending.append(self.bulkhead.resolve)
+            else:
+                self.bulkhead.resolve()
+        return pending

@@ -1,0 +1,138 @@
+"""Running a plan: from its beginning, or from where the straight path left off."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from resilience._core.events import TimedOut
+from resilience._core.order import Layer
+from resilience._core.outcome import Outcome, raise_unchanged
+from resilience._engine.awaitables import AWAITABLE
+from resilience._engine.plan import in_order, link
+from resilience._engine.world_sync import run
+from resilience._policies.verdicts import interrupted_verdict
+from resilience._site import Call
+from resilience.errors import TimeoutExceeded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from resilience._assembly.parts import Parts
+    from resilience._core.deadline import Deadline
+
+
+class Runner:
+    """Drives the plan of one function.
+
+    Attributes:
+        run: the whole plan, as a function of the same kind (sync or async) as the protected one.
+        recover: the plan from the retry inwards, for an attempt that has failed on the straight path.
+    """
+
+    def __init__(self, parts: Parts, is_async: bool) -> None:
+        layers = in_order(parts.layers())
+        self._parts = parts
+        self._site = parts.site
+        self._world = parts.world
+        self._plan = link(layers)
+        self._recovery = link(layers, inward_from=Layer.RETRY)
+        self.run: Callable[..., Any] = self._run_async if is_async else self._run_sync
+        if parts.retry is None:
+            self.recover: Callable[..., Any] = self._raise_async if is_async else self._raise_sync
+        else:
+            self.recover = self._recover_async if is_async else self._recover_sync
+
+    # ------------------------------------------------------------------------------------------------ from the beginning
+    def _run_sync(self, *args: Any, **kwargs: Any) -> Any:
+        call = Call(self._site, self._world, args, kwargs)
+        outcome = run(self._plan(call))  # type: ignore[arg-type]  # a plan is a coroutine
+        if outcome.refused_by is AWAITABLE:
+            return self.adopt(outcome.value, args, kwargs)
+        return outcome.unwrap()
+
+    async def _run_async(self, *args: Any, **kwargs: Any) -> Any:
+        call = Call(self._site, self._world, args, kwargs)
+        outcome = await self._plan(call)
+        if call.cancelled is not None:
+            outcome.discard()
+            raise call.cancelled
+        return outcome.unwrap()
+
+    async def adopt(self, awaitable: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Guard the await of what a plain function returned: the whole plan runs around it."""
+        from resilience._engine.world_async import AdoptingWorld
+
+        world = AdoptingWorld(self._site, awaitable)
+        del awaitable
+        try:
+            outcome = await self._plan(Call(self._site, world, args, kwargs))
+        finally:
+            world.close()
+        return outcome.unwrap()
+
+    def _report(self, episode: int, error: Exception) -> None:
+        """Report a failed attempt from outside of its `except` block."""
+        breaker = self._parts.breaker
+        if breaker is not None:
+            handled = sys.exc_info()[1]
+            breaker.breaker.count_error(episode, error, self._site.classify(error, handled))
+
+    def interrupted(self, episode: int, error: BaseException, started: float | None) -> None:
+        """Report an attempt that was cancelled: nothing, unless a deadline of ours did it (P17)."""
+        assert self._parts.breaker is not None, "only a wrapper with a breaker asks"
+        breaker = self._parts.breaker.breaker
+        verdict, fault = interrupted_verdict(breaker, error, breaker.now(), started, self._site.per_attempt)
+        breaker.record(episode, verdict, fault)
+
+    def timed_out(self, deadline: Deadline) -> TimeoutExceeded:
+        hub = self._site.services.hub
+        if hub.wants(TimedOut):
+            hub.publish(TimedOut(name=self._site.label, scope=deadline.scope, seconds=deadline.seconds))
+        return TimeoutExceeded(deadline.scope, deadline.seconds)
+
+    def _raise_sync(self, episode: int, failed: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._report(episode, failed)
+        try:
+            raise_unchanged(failed)
+        finally:
+            del failed
+
+    async def _raise_async(
+        self, episode: int, failed: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        self._report(episode, failed)
+        try:
+            raise_unchanged(failed)
+        finally:
+            del failed
+
+    def _recover_sync(self, episode: int, failed: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        call = Call(self._site, self._world, args, kwargs)
+        outcome = self._first_answer(call, episode, failed)
+        del failed
+        if call.first is not None:
+            outcome = run(self._recovery(call))  # type: ignore[arg-type]  # a plan is a coroutine
+            if outcome.refused_by is AWAITABLE:
+                return self.adopt(outcome.value, args, kwargs)
+        return outcome.unwrap()
+
+    async def _recover_async(
+        self, episode: int, failed: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        call = Call(self._site, self._world, args, kwargs)
+        outcome = self._first_answer(call, episode, failed)
+        del failed
+        if call.first is not None:
+            outcome = await self._recovery(call)
+        return outcome.unwrap()
+
+    def _first_answer(self, call: Call, episode: int, failed: Exception) -> Outcome:
+        """Settle the attempt that the straight path made; it becomes the plan's first answer if it may be repeated."""
+        outcome = Outcome(error=failed)
+        fault = self._site.judge(call, outcome)
+        breaker = self._parts.breaker
+        if breaker is not None and fault is not None:
+            breaker.breaker.count_error(episode, failed, fault)
+        call.first = outcome
+        return outcome

@@ -1,0 +1,64 @@
+"""The applied layers as text: stable, since people compare it and tests hold it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from resilience._core.order import Layer
+from resilience._describe import DescribedLayer
+from resilience.errors import shown
+
+if TYPE_CHECKING:
+    from resilience._settings import Given, RetryPolicy, TimeoutPolicy
+
+
+def described_layers(given: Given, label: str) -> tuple[DescribedLayer, ...]:
+    """What applies, outermost first."""
+    layers: list[tuple[Layer, str]] = []
+    breaker, bulkhead, timeout, retry = given.breaker, given.bulkhead, given.timeout, given.retry
+    if bulkhead is not None:
+        config = bulkhead.config
+        cap = "" if config is None else f", max_in_flight={config.max_in_flight}, max_waiting={config.longest_line}"
+        text = f"{bulkhead.name or label}{cap}, wait={bulkhead.wait:g} s, on_reject={bulkhead.on_reject}"
+        layers.append((Layer.BULKHEAD, text))
+    if timeout is not None and timeout.budget is not None:
+        layers.append((Layer.TIMEOUT, f"budget={timeout.budget:g} s{_timeout_details(timeout)}"))
+    if retry is not None:
+        layers.append((Layer.RETRY, _retry_details(retry)))
+    if breaker is not None:
+        shared = "" if breaker.config is None else f", {_config_details(breaker.config)}"
+        layers.append((Layer.BREAKER, f"{breaker.name}{shared}, on_open={breaker.on_open}, account={breaker.account}"))
+    if timeout is not None and timeout.per_attempt is not None:
+        layers.append((Layer.ATTEMPT, f"per_attempt={timeout.per_attempt:g} s{_timeout_details(timeout)}"))
+    return tuple(DescribedLayer(layer=layer, settings=text) for layer, text in layers)
+
+
+def _timeout_details(timeout: TimeoutPolicy) -> str:
+    passed = "" if timeout.pass_as is None else f", pass_as={timeout.pass_as}"
+    return passed + ("" if timeout.counts else ", counts=False")
+
+
+def _retry_details(retry: RetryPolicy) -> str:
+    kinds = "+".join(sorted(kind.value for kind in retry.retry_on))
+    if retry.wait is None:
+        pause = f"backoff={retry.initial_backoff:g}..{retry.max_backoff:g} s, jitter={retry.jitter:g}"
+    elif callable(retry.wait):
+        pause = f"wait={type(retry.wait).__name__}"
+    else:
+        pause = f"wait={retry.wait:g} s"
+    stop = "" if retry.stop is None else f", stop={type(retry.stop).__name__}"
+    safe = ", safe_only=True" if retry.safe_only else ""
+    return (
+        f"max_attempts={retry.max_attempts}, {pause}{stop}, retry_on={kinds}, "
+        f"max_retry_after={retry.max_retry_after:g} s{safe}"
+    )
+
+
+def _config_details(config: Any) -> str:
+    kinds = "+".join(sorted(kind.value for kind in config.trip_kinds))
+    text = f"{shown(config.trip)}, cooldown={config.cooldown:g} s, trip_on={kinds}"
+    if config.trip_statuses:
+        text += "+" + "+".join(str(status) for status in sorted(config.trip_statuses))
+    if (config.half_open_probes, config.half_open_successes) != (1, 1):
+        text += f", half_open={config.half_open_probes}/{config.half_open_successes}"
+    return text + (", shadow=True" if config.shadow else "")

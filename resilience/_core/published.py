@@ -1,0 +1,119 @@
+"""The side of a circuit that others read without its lock.
+
+`closed` (or `closed_windowed` for a mode with a window) is the episode while everything
+may pass, else 0: admission and permit in one read. `clean` is the same episode while a
+success changes nothing but a counter, before `edge`. `strikes` is where the failures of
+a plain streak are counted. Until `open_until` everything is refused. `view` is one
+immutable tuple for everybody else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from resilience._core.view import FOREVER, View
+from resilience._words import BreakerMode, CircuitState
+
+if TYPE_CHECKING:
+    from resilience._core.config import BreakerConfig
+    from resilience._core.permit import Permit
+    from resilience._core.trip import Figures, Strikes, TripMachine
+
+CLOSED, OPEN = CircuitState.CLOSED, CircuitState.OPEN
+NORMAL, SHADOW = BreakerMode.NORMAL, BreakerMode.SHADOW
+
+_new_tuple = tuple.__new__
+
+
+class Published:
+    """A circuit's state, and what is published of it."""
+
+    __slots__ = (
+        "_changed_ns",
+        "_config",
+        "_mode",
+        "_opened_at",
+        "_opened_ns",
+        "_probes",
+        "_published",
+        "_state",
+        "_trip",
+        "clean",
+        "closed",
+        "closed_windowed",
+        "edge",
+        "episode",
+        "open_for",
+        "open_until",
+        "strikes",
+        "view",
+    )
+
+    def __init__(self, config: BreakerConfig, time_ns: int) -> None:
+        self._config = config
+        self._trip: TripMachine = config.trip.machine()
+        self._mode = SHADOW if config.shadow else NORMAL
+        self._state = CLOSED
+        self._opened_at = 0.0
+        self._opened_ns: int | None = None
+        self._changed_ns = time_ns
+        self._probes: list[Permit] = []
+        self._published = True
+        self.open_for: float | None = 0.0
+        self.episode = 1
+        self.strikes: Strikes | None = None
+        self.view: View
+        self.closed = self.closed_windowed = self.clean = 0
+        self._store()
+
+    def _store(self, held: Figures | None = None) -> None:
+        """Publish everything that others may read; for a circuit that closes, the door last of all."""
+        closed = self._state is CLOSED
+        self.view = View(
+            self._state,
+            self._mode,
+            self.episode,
+            self._opened_at,
+            self.open_for,
+            self._opened_ns,
+            self._changed_ns,
+            tuple(self._probes),
+            self._trip.held if closed else held or self.view.held,
+        )
+        refusing = self._state is OPEN and self._mode is not SHADOW
+        self.open_until = (
+            self._opened_at + (FOREVER if self.open_for is None else self.open_for) if refusing else -FOREVER
+        )
+        plain = self.episode if closed and self._mode is NORMAL and self._published else 0
+        if self._config.trip.windowed:
+            self.closed_windowed = plain
+        else:
+            self.closed = plain
+        self._publish_trip(plain)
+
+    def _store_figures(self) -> None:
+        """Publish the figures of a closed circuit: all that a result which moves nothing can change."""
+        view, held = self.view, self._trip.held
+        if held is not view.held:
+            # A NamedTuple's own `_replace` takes four times as long.
+            self.view = _new_tuple(View, view[:-1] + (held,))  # noqa: RUF005  # as is unpacking
+        self._publish_trip(self.closed or self.closed_windowed)
+
+    def _publish_trip(self, plain: int) -> None:
+        """Publish when a success may pass without the lock, and where a strike may be counted without it.
+
+        A strike is counted first and then takes `clean` away. So `clean` is given only
+        together with new strikes, and before them: whoever counts on the new ones takes it
+        away afterwards, and whoever still counts on the old ones belongs to the streak that
+        has just ended.
+        """
+        trip = self._trip
+        self.edge = trip.edge
+        if trip.strikes is None:
+            self.clean = plain if trip.clean else 0
+            self.strikes = None
+        elif trip.strikes is self.strikes:
+            self.clean = 0
+        else:
+            self.clean = plain
+            self.strikes = trip.strikes
