@@ -40,7 +40,7 @@ def placed(page: str, diagram: str) -> str:
 
 def main(arguments: list[str]) -> int:
     """Write the page, or with --check only compare."""
-    from resilience._core.circuit import TRANSITIONS
+    from resilience._core.transitions import TRANSITIONS
 
     old = PAGE.read_text(encoding="utf-8")
     new = placed(old, draw(TRANSITIONS))

@@ -17,23 +17,12 @@ from resilience._core.report import BreakerStatus
 from resilience._core.rules import Classifier
 from resilience._core.trip import Consecutive
 from resilience._core.window import FailureRate
-from resilience._decorators import (
-    BreakerRef,
-    Bulkhead,
-    PolicySet,
-    Retry,
-    Timeout,
-    breaker,
-    bulkhead,
-    compose,
-    remaining,
-    retry,
-    timeout,
-)
+from resilience._decorators import breaker, bulkhead, compose, remaining, retry, timeout
 from resilience._describe import Description, describe
 from resilience._marks import idempotent, interruptible, uninterruptible
 from resilience._policies.circuit_breaker import CircuitBreaker
 from resilience._registry import Registry, default_registry, use_registry
+from resilience._values import BreakerRef, Bulkhead, PolicySet, Retry, Timeout
 from resilience._words import (
     BreakerMode,
     CircuitState,

@@ -73,7 +73,7 @@ class Registry:
             ConfigurationError: an unsafe name, no `BreakerConfig`; with `strict`, a difference.
         """
         faults = Faults()
-        faults.name("name", name)
+        name = faults.name("name", name)
         faults.instance_or_none("config", config, BreakerConfig)
         faults.raise_any()
         with self._lock:
@@ -97,7 +97,7 @@ class Registry:
             ConfigurationError: a new name without `config`, an unsafe name; with `strict`, a difference.
         """
         faults = Faults()
-        faults.name("name", name)
+        name = faults.name("name", name)
         faults.instance_or_none("config", config, BulkheadConfig)
         faults.raise_any()
         with self._lock:

@@ -63,7 +63,7 @@ class BreakerPolicy(Policy):
         """
         faults = Faults()
         faults.unavailable("key", values.pop("key", None))
-        faults.name("name", values["name"])
+        values["name"] = faults.name("name", values["name"])
         faults.instance_or_none("config", values["config"], BreakerConfig)
         values["on_open"] = faults.member("on_open", values["on_open"], OnOpen)
         if values["fallback"] is not None and values["on_open"] is not OnOpen.BYPASS:
@@ -188,7 +188,7 @@ class BulkheadPolicy(Policy):
         """
         faults = Faults()
         if values["name"] is not None:
-            faults.name("name", values["name"])
+            values["name"] = faults.name("name", values["name"])
         elif values["max_in_flight"] is None:
             faults.say("max_in_flight must be given for a bulkhead without a name")
         if values["max_in_flight"] is not None:

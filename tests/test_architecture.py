@@ -34,6 +34,8 @@ FLOORS = {
     "_trampoline": 4,
     "": 5,
     "_decorators": 5,
+    "_values": 5,
+    "events": 5,
     "pathway": 5,
     "cli": 6,
     "testing": 6,

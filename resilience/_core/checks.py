@@ -74,7 +74,8 @@ class Faults:
         """A member of an enum, or its value's spelling."""
         try:
             return words(value)
-        except (ValueError, TypeError):
+        except Exception:
+            # Not only ValueError: the enum formats the value, which may raise anything.
             self.add(parameter, value, "one of " + ", ".join(repr(word.value) for word in words))
             return value  # type: ignore[no-any-return]  # never used: the fault is noted
 
@@ -85,7 +86,7 @@ class Faults:
         try:
             given = (value,) if isinstance(value, (str, words)) else tuple(value)
             found = frozenset(words(word) for word in given)
-        except (ValueError, TypeError):
+        except Exception:
             self.add(parameter, value, right)
             return frozenset()
         if not found or not found <= frozenset(permitted):
@@ -113,10 +114,17 @@ class Faults:
         if value is not None and not isinstance(value, kind):
             self.add(parameter, value, f"a {kind.__name__} or None")
 
-    def name(self, parameter: str, value: Any) -> None:
-        """A shared name: 1 to 256 bytes of the safe alphabet."""
-        if not is_safe_name(value):
+    def name(self, parameter: str, value: Any) -> str:
+        """A shared name: 1 to 256 bytes of the safe alphabet; a subclass of str counts by its text."""
+        text = str.__str__(value) if isinstance(value, str) else value
+        if not is_safe_name(text):
             self.add(parameter, value, f"a str of 1 to {NAME_BYTES} bytes of A-Z a-z 0-9 . _ : / @ + -")
+        return text  # type: ignore[no-any-return]  # checked above
+
+    def text(self, parameter: str, value: object) -> None:
+        """A text that says something."""
+        if not isinstance(value, str) or not value.strip():
+            self.add(parameter, value, "a text that is not empty")
 
     def unavailable(self, parameter: str, value: object) -> None:
         """A parameter that a later version fills."""
@@ -146,3 +154,11 @@ def as_seconds(value: object) -> float | None:
     if type(value).__name__ == "timedelta" and type(value).__module__ == "datetime":
         value = value.total_seconds()  # type: ignore[attr-defined]  # a timedelta has it
     return as_number(value)
+
+
+def checked(words: type[E], parameter: str, value: Any) -> E:
+    """`value` as a member of an enum, or one `ConfigurationError`."""
+    faults = Faults()
+    member = faults.member(parameter, value, words)
+    faults.raise_any()
+    return member

@@ -1,33 +1,23 @@
-"""The shared breaker: a circuit behind one lock, with everything a caller or operator may ask of it.
-
-Locking. The lock is re-entrant and comes with a busy flag. A finaliser, a weakref
-callback or a signal handler may run in the middle of a locked section and call a
-guarded function of this very breaker. It then finds `busy` set inside its own lock:
-its report waits in the inbox until the section is done, and its request for a permit
-is refused with nothing to wait for. No user code, no I/O and no other lock is ever
-reached from inside: events only go to the hub's outbox, and are delivered after
-unlocking.
-"""
+"""The shared breaker: everything a caller or an operator may ask of a named circuit."""
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import deque
 from itertools import count
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from resilience._context import PROBING
-from resilience._core.checks import Faults
+from resilience._core.checks import Faults, checked
 from resilience._core.circuit import Circuit
 from resilience._core.counter import Counter
 from resilience._core.events import Bypassed, Rejected
 from resilience._core.faults import Fault, FaultKind, verdict_of
 from resilience._core.permit import Permit
-from resilience._core.report import BreakerStatus, LastFailure
 from resilience._core.view import FOREVER
 from resilience._policies.guard import GuardKit
+from resilience._policies.locked import LockedCircuit
 from resilience._policies.marks import counts_first
+from resilience._policies.status import read_status
 from resilience._words import CircuitState, OnOpen, ProbeEnd, Verdict
 from resilience.errors import CircuitOpenError, shown
 
@@ -35,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from resilience._core.config import BreakerConfig
+    from resilience._core.report import BreakerStatus
     from resilience._policies.guard import Block
     from resilience._site import Classify, Services
 
@@ -46,7 +37,7 @@ FAIL = OnOpen.FAIL
 SUCCESS, FAILURE, NEUTRAL = Verdict.SUCCESS, Verdict.FAILURE, Verdict.NEUTRAL
 
 
-class CircuitBreaker:
+class CircuitBreaker(LockedCircuit):
     """A named circuit breaker, shared by every call site that uses its name.
 
     Get one from a registry (`Registry.breaker`, `breaker(name).breaker`), never by
@@ -60,22 +51,14 @@ class CircuitBreaker:
     def __init__(
         self, name: str, config: BreakerConfig, services: Services, classify: Classify, home: object = None
     ) -> None:
+        super().__init__(Circuit(config, name, services.clock.time_ns()), services)
         self.name = name
         self.config = config
         self.mark = (next(_SERIALS),)
-        self.circuit = Circuit(config, name, services.clock.time_ns())
         self.rejected = Counter()
         self.bypassed = Counter()
-        self._services = services
         self._classify = classify
         self._home = home
-        self._lock = threading.RLock()
-        self._busy = False
-        self._real = True
-        self._inbox: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
-        self._ask = self.circuit.acquire
-        self._hub = services.hub
-        self._outbox = services.hub.outbox
         # Most faults say nothing but their kind.
         self.by_kind = {
             kind: verdict_of(Fault(kind), trip_on=config.trip_kinds, trip_on_status=config.trip_statuses)
@@ -104,56 +87,9 @@ class CircuitBreaker:
         """The same for a call made here: inside a probe of this breaker it shares that probe."""
         return None if self in PROBING.get() else self.refusal()
 
-    def now(self) -> float:
-        """Monotonic seconds on the breaker's clock."""
-        return self._services.clock.monotonic()
-
     def status(self) -> BreakerStatus:
         """One consistent moment of the breaker, read without its lock."""
-        circuit = self.circuit
-        for _ in range(_STEADY_READS):
-            view = circuit.view
-            status = self._read(circuit)
-            if circuit.view is view and not self._busy:
-                return status
-            # Somebody is in the middle of a change: let them finish.
-            time.sleep(0)
-        # Called from inside our own section, by a finaliser perhaps: nothing will change before we return.
-        return self._read(circuit)
-
-    def _read(self, circuit: Circuit) -> BreakerStatus:
-        clock = self._services.clock
-        view = circuit.view
-        now = clock.monotonic()
-        totals = circuit.totals
-        successes = totals.successes.value
-        failures, calls, rate = view.held.figures(now, successes)
-        opening = view.opened_ns is not None and view.open_for is not None and view.state is CircuitState.OPEN
-        return BreakerStatus(
-            name=self.name,
-            state=view.state,
-            mode=view.mode,
-            failure_count=failures,
-            window_calls=calls,
-            failure_rate=rate,
-            opened_at=view.opened_ns,
-            last_state_change=view.changed_ns,
-            next_half_open_at=(view.opened_ns or 0) + round((view.open_for or 0.0) * 1e9) if opening else None,
-            retry_after=_retry_after(view.state, circuit.refusal(now)),
-            rejected_total=self.rejected.value,
-            bypassed_total=self.bypassed.value,
-            successes_total=successes,
-            failures_total=totals.failures.value,
-            answered_total=totals.answered,
-            probes_started=totals.probes_started,
-            probes_succeeded=totals.probes_succeeded,
-            probes_failed=totals.probes_failed,
-            probes_released=totals.probes_released,
-            late_results=totals.late,
-            late_accepted=totals.late_accepted,
-            would_refuse_total=totals.would_refuse,
-            last_failure=_last_failure(circuit.last_failure),
-        )
+        return read_status(self)
 
     # ------------------------------------------------------------------------------------------------ permits
     def try_acquire(self, on_open: OnOpen = OnOpen.FAIL) -> Permit:
@@ -242,10 +178,11 @@ class CircuitBreaker:
 
     def force_open(self, reason: str, *, seconds: float | None = None, actor: str | None = None) -> None:
         """Refuse everything: until `enable` or `reset`, or for `seconds` and then as after any cooldown."""
+        faults = Faults()
+        faults.text("reason", reason)
         if seconds is not None:
-            faults = Faults()
             seconds = faults.seconds("seconds", seconds)
-            faults.raise_any()
+        faults.raise_any()
         self._section(self.circuit.force_open, reason, seconds, actor)
 
     def disable(self, *, reason: str | None = None, actor: str | None = None) -> None:
@@ -331,59 +268,11 @@ class CircuitBreaker:
         if hub.wants(Bypassed):
             hub.publish(Bypassed(name=self.name, site=site, by="circuit_open"))
 
-    def publish_slots(self, published: bool) -> None:
-        """Whether the system's clock may be read without asking the registry for its own."""
-        self._real = published
-        self._section(self.circuit.publish, published)
-
     def clear_state(self) -> None:
         """Back to closed and zero, as just registered."""
         self._section(self.circuit.clear)
         self.rejected.zero()
         self.bypassed.zero()
-
-    def after_fork(self) -> None:
-        """In the child: nobody here holds the lock, and the parent's probe is not ours."""
-        self._lock = threading.RLock()
-        self._busy = False
-        self._section(self.circuit.abandon_probes)
-
-    def _section(self, act: Callable[..., Any], *args: Any) -> Any:
-        """Run one act of the circuit under the lock; None where it has to wait in the inbox."""
-        lock = self._lock
-        # Spelled out: a `with` costs as much again as the lock.
-        lock.acquire()
-        try:
-            if self._busy:
-                # A request for a permit is answered on the spot; only reports and acts are made good later.
-                if act is not self._ask:
-                    self._inbox.append((act, args))
-                return None
-            self._busy = True
-            try:
-                if self._real:
-                    result = act(*args, time.monotonic(), time.time_ns())
-                else:
-                    clock = self._services.clock
-                    result = act(*args, clock.monotonic(), clock.time_ns())
-            finally:
-                self._busy = False
-            if self.circuit.events or self._inbox:
-                self._finish_locked()
-        finally:
-            lock.release()
-        if self._outbox:
-            self._hub.deliver()
-        return result
-
-    def _finish_locked(self) -> None:
-        """Post the events of this section, then do what was left in the inbox meanwhile."""
-        events, self.circuit.events = self.circuit.events, []
-        for event in events:
-            self._hub.put(event)
-        while self._inbox:
-            act, args = self._inbox.popleft()
-            self._section(act, *args)
 
     # ------------------------------------------------------------------------------------------------ identity
     def __repr__(self) -> str:
@@ -393,28 +282,3 @@ class CircuitBreaker:
         if self._home is None:
             raise TypeError(f"circuit breaker {self.name!r} belongs to no registry that could be found again")
         return self._home, (self.name, self.config)
-
-
-_STEADY_READS = 50
-
-
-def _retry_after(state: CircuitState, wait: float | None) -> float | None:
-    """A wait as the status shows it: nothing to wait for while closed, nothing to tell where only an operator can."""
-    if wait is None:
-        return None if state is CircuitState.CLOSED else 0.0
-    return None if wait == FOREVER else wait
-
-
-def _last_failure(noted: tuple[Fault, int] | None) -> LastFailure | None:
-    if noted is None:
-        return None
-    fault, time_ns = noted
-    return LastFailure(type_name=fault.origin or "", kind=fault.kind, time=time_ns)
-
-
-def checked(words: type[Any], parameter: str, value: Any) -> Any:
-    """`value` as a member of an enum, or one `ConfigurationError`."""
-    faults = Faults()
-    member = faults.member(parameter, value, words)
-    faults.raise_any()
-    return member

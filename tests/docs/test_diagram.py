@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from resilience._core.circuit import TRANSITIONS
+from resilience._core.transitions import TRANSITIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 diagram = runpy.run_path(str(ROOT / "docs" / "diagram.py"))

@@ -28,6 +28,7 @@ import itertools
 import selectors
 import threading
 import time
+from collections import deque
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -236,12 +237,14 @@ class Stage:
         self._loop = None
 
     # ------------------------------------------------------------------------------------------------ for scenarios
-    def remote(self, script, *policies, name="remote", awaitable=None):
+    def remote(self, script, *policies, name="remote", awaitable=None, remember=True):
         """A function under policies whose attempts do what the script says, step by step.
 
         `awaitable`: a plain function returns a coroutine in the attempts whose numbers are in there.
+        `remember`: whether the arguments are kept for the trace.
         """
-        steps = iter(script)
+        steps = deque(script)
+        del script
 
         def answer(result):
             value, error = result
@@ -253,12 +256,10 @@ class Stage:
                 del error, result
 
         async def play(*given):
-            self.calls.append((name, *given))
-            try:
-                step = next(steps)
-            except StopIteration:
-                step = AssertionError(f"{name} was called once too often")
-            return await self._perform(step)
+            if remember:
+                self.calls.append((name, *given))
+            del given
+            return await self._perform(steps.popleft() if steps else AssertionError(f"{name} was called too often"))
 
         async def remote_async(first=None, second="two", *rest, key="key", **more):
             return answer(await play(first, second, rest, key, more))

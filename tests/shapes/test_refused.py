@@ -240,6 +240,8 @@ class TestMarks:
 
         with pytest.raises(ConfigurationError, match="put @idempotent next to the function"):
             retry(2)(Anything())
+        with pytest.raises(ConfigurationError, match="put @interruptible next to the function"):
+            timeout(1)(Anything())
 
     def test_on_what_takes_no_attributes(self):
         """A builtin can't carry a mark, and the message says what can be done."""

@@ -1,0 +1,99 @@
+"""A circuit behind one lock.
+
+The lock is re-entrant and comes with a busy flag. A finaliser, a weakref callback or a
+signal handler may run in the middle of a locked section and call a guarded function of
+this very breaker. It then finds `busy` set inside its own lock: its report waits in the
+inbox until the section is done, and its request for a permit is refused with nothing to
+wait for. No user code, no I/O and no other lock is ever reached from inside: events
+only go to the hub's outbox, and are delivered after unlocking.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from resilience._core.circuit import Circuit
+    from resilience._site import Services
+
+
+class LockedCircuit:
+    """Runs a circuit's acts one at a time, and tells its events afterwards.
+
+    Attributes:
+        circuit: the machine; its published slots may be read by anybody.
+    """
+
+    def __init__(self, circuit: Circuit, services: Services) -> None:
+        self.circuit = circuit
+        self._services = services
+        self._hub = services.hub
+        self._outbox = services.hub.outbox
+        self._lock = threading.RLock()
+        self._busy = False
+        self._real = True
+        self._inbox: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
+        self._ask = circuit.acquire
+
+    @property
+    def busy(self) -> bool:
+        """Whether somebody is in the middle of a change."""
+        return self._busy
+
+    def now(self) -> float:
+        """Monotonic seconds on the registry's clock."""
+        return self._services.clock.monotonic()
+
+    def publish_slots(self, published: bool) -> None:
+        """Whether the system's clock may be read without asking the registry for its own."""
+        self._real = published
+        self._section(self.circuit.publish, published)
+
+    def after_fork(self) -> None:
+        """In the child: nobody here holds the lock, and the parent's probe is not ours."""
+        self._lock = threading.RLock()
+        self._busy = False
+        self._inbox.clear()
+        self._section(self.circuit.abandon_probes)
+
+    def _section(self, act: Callable[..., Any], *args: Any) -> Any:
+        """Run one act of the circuit under the lock; None where it has to wait in the inbox."""
+        lock = self._lock
+        # Spelled out: a `with` costs as much again as the lock.
+        lock.acquire()
+        try:
+            if self._busy:
+                # A request for a permit is answered on the spot; only reports and acts are made good later.
+                if act is not self._ask:
+                    self._inbox.append((act, args))
+                return None
+            self._busy = True
+            try:
+                if self._real:
+                    result = act(*args, time.monotonic(), time.time_ns())
+                else:
+                    clock = self._services.clock
+                    result = act(*args, clock.monotonic(), clock.time_ns())
+            finally:
+                self._busy = False
+            if self.circuit.events or self._inbox:
+                self._finish_locked()
+        finally:
+            lock.release()
+        if self._outbox:
+            self._hub.deliver()
+        return result
+
+    def _finish_locked(self) -> None:
+        """Post the events of this section, then do what was left in the inbox meanwhile."""
+        events, self.circuit.events = self.circuit.events, []
+        for event in events:
+            self._hub.put(event)
+        while self._inbox:
+            act, args = self._inbox.popleft()
+            self._section(act, *args)
