@@ -14,12 +14,11 @@ from types import FunctionType, MethodType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from resilience._assembly import Assembly
-from resilience._assembly.fitting import takes
 from resilience._core.order import POSITION
 from resilience._describe import ATTRIBUTE, Description, own_description
 from resilience._engine.straight import Shape, compile_wrapper, rebind
 from resilience._settings import Policy, one_of_each
-from resilience._trampoline import trampoline, without_callee
+from resilience._trampoline import tell_signature, trampoline, without_callee
 from resilience.errors import CompositionWarning, ConfigurationError
 
 if TYPE_CHECKING:
@@ -91,8 +90,9 @@ def _wrap_object(target: Any, policies: tuple[Policy, ...], own_bulkhead: Any) -
     # Only now: wrapt is needed by few, and costs everybody who imports it.
     from resilience._proxy import AsyncPolicyProxy, PolicyProxy
 
-    _refuse_unknown_keyword(target, policies)
     through = trampoline(is_async(target), target)
+    if any(getattr(policy, "pass_as", None) for policy in policies):
+        tell_signature(through, target)
     assembly = Assembly(through, _through(policies), is_async(target), label_of(target), own_bulkhead)
     assembly.description.stands_for(target, policies)
     call = _wrap_function(through, assembly)
@@ -108,16 +108,6 @@ def _for_trampoline(policy: Policy) -> Policy:
     values = policy.as_dict()
     changed = {name: without_callee(values[name]) for name in ("fallback", "unless") if callable(values.get(name))}
     return type(policy)(**{**values, **changed}) if changed else policy
-
-
-def _refuse_unknown_keyword(target: Any, policies: tuple[Policy, ...]) -> None:
-    """A trampoline takes any keyword, so the callable itself is asked."""
-    for policy in policies:
-        name = getattr(policy, "pass_as", None)
-        if name is not None and not takes(target, name):
-            raise ConfigurationError(
-                f"pass_as must be a parameter of {label_of(target)} that can be given by name, got {name!r}"
-            )
 
 
 def caller(policies: tuple[Policy, ...], target: Any) -> FunctionType:

@@ -18,6 +18,19 @@ def trampoline(is_async: bool, target: object) -> FunctionType:
     return made  # type: ignore[no-any-return]  # made right below
 
 
+def tell_signature(made: FunctionType, target: Callable[..., Any]) -> None:
+    """Let a trampoline say which parameters `target` has, and in which places, where anybody can tell."""
+    import inspect
+
+    try:
+        signature = inspect.signature(target)
+    except (ValueError, TypeError):
+        return
+    callee = inspect.Parameter("_r_callee", inspect.Parameter.POSITIONAL_ONLY)
+    told = signature.replace(parameters=[callee, *signature.parameters.values()])
+    made.__signature__ = told  # type: ignore[attr-defined]  # where inspect looks first
+
+
 def without_callee(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function` for the arguments of a trampoline: it gets those of the call, without the callable in front."""
 

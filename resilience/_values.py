@@ -150,5 +150,14 @@ class PolicySet:
             found = self._calls[sort] = caller(self.policies, fn)
         return found
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PolicySet, (self.policies,)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PolicySet) and self.policies == other.policies
+
+    def __hash__(self) -> int:
+        return hash(self.policies)
+
     def __repr__(self) -> str:
         return f"compose({', '.join(map(repr, self.policies))})"

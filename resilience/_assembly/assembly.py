@@ -61,7 +61,7 @@ class Assembly:
             parts.own_bulkhead,
         )
 
-    def _first_run(self, *args: Any, **kwargs: Any) -> Any:
+    def _first_run(self, /, *args: Any, **kwargs: Any) -> Any:
         """The first call: find what the references mean, then go on as ever."""
         self._parts.find()
         self.on_found(shared_closure(self._parts, self._runner))

@@ -44,14 +44,14 @@ class Runner:
             self.recover = self._recover_async if is_async else self._recover_sync
 
     # ------------------------------------------------------------------------------------------------ from the beginning
-    def _run_sync(self, *args: Any, **kwargs: Any) -> Any:
+    def _run_sync(self, /, *args: Any, **kwargs: Any) -> Any:
         call = Call(self._site, self._world, args, kwargs)
         outcome = run(self._plan(call))  # type: ignore[arg-type]  # a plan is a coroutine
         if outcome.refused_by is AWAITABLE:
             return self.adopt(outcome.value, args, kwargs)
         return outcome.unwrap()
 
-    async def _run_async(self, *args: Any, **kwargs: Any) -> Any:
+    async def _run_async(self, /, *args: Any, **kwargs: Any) -> Any:
         call = Call(self._site, self._world, args, kwargs)
         outcome = await self._plan(call)
         if call.cancelled is not None:

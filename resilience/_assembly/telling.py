@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from resilience._core.config import BreakerConfig
 from resilience._core.order import Layer
 from resilience._describe import DescribedLayer
-from resilience.errors import shown
 
 if TYPE_CHECKING:
     from resilience._settings import Given, RetryPolicy, TimeoutPolicy
@@ -54,11 +54,18 @@ def _retry_details(retry: RetryPolicy) -> str:
     )
 
 
-def _config_details(config: Any) -> str:
+def _config_details(config: BreakerConfig) -> str:
     kinds = "+".join(sorted(kind.value for kind in config.trip_kinds))
-    text = f"{shown(config.trip)}, cooldown={config.cooldown:g} s, trip_on={kinds}"
+    text = f"{config.trip!r}, cooldown={config.cooldown:g} s, trip_on={kinds}"
     if config.trip_statuses:
         text += "+" + "+".join(str(status) for status in sorted(config.trip_statuses))
     if (config.half_open_probes, config.half_open_successes) != (1, 1):
         text += f", half_open={config.half_open_probes}/{config.half_open_successes}"
-    return text + (", shadow=True" if config.shadow else "")
+    for name in ("answered", "probe_lease", "max_cooldown", "honour_retry_after", "shadow"):
+        value = getattr(config, name)
+        if value != getattr(_DEFAULTS, name):
+            text += f", {name}={value:g} s" if isinstance(value, float) else f", {name}={value}"
+    return text
+
+
+_DEFAULTS = BreakerConfig()

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 NAME_ALPHABET = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:/@+-")
 NAME_BYTES = 256
+MOST = 10**18
 
 
 class Faults:
@@ -60,9 +61,9 @@ class Faults:
         return number
 
     def count(self, parameter: str, value: Any, *, least: int = 1) -> int:
-        """A whole number, at least `least`."""
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            self.add(parameter, value, f"a whole number >= {least}")
+        """A whole number, at least `least`; more than `MOST` is taken for a slip."""
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
+            self.add(parameter, value, f"a whole number >= {least} and <= 10**18")
         return value  # type: ignore[no-any-return]  # checked above
 
     def flag(self, parameter: str, value: Any) -> None:
@@ -119,7 +120,7 @@ class Faults:
         text = str.__str__(value) if isinstance(value, str) else value
         if not is_safe_name(text):
             self.add(parameter, value, f"a str of 1 to {NAME_BYTES} bytes of A-Z a-z 0-9 . _ : / @ + -")
-        return text  # type: ignore[no-any-return]  # checked above
+        return text
 
     def text(self, parameter: str, value: object) -> None:
         """A text that says something."""

@@ -65,10 +65,10 @@ class Circuit(Moving):
         if self._state is OPEN:
             if self.open_for is None:
                 return FOREVER
-            if now < self._opened_at:
-                self._opened_at = now
-                self._store()
             left = self.open_for - (now - self._opened_at)
+            # Opened in the future: the clock jumped back, and nobody can tell how long it has been open.
+            if now < self._opened_at:
+                left = 0.0
             if left > 0:
                 return left
             self._move(Input.COOLED, now, time_ns)

@@ -9,7 +9,6 @@ from resilience._core.checks import Faults
 from resilience._core.trip import Consecutive, Trip
 from resilience._core.window import FailureRate
 from resilience._words import FaultKind
-from resilience.errors import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -162,4 +161,4 @@ def _statuses(faults: Faults, value: object) -> frozenset[int]:
 def _spelled(value: object) -> str:
     if isinstance(value, frozenset):
         return "{" + ", ".join(sorted(str(part) for part in value)) + "}"
-    return shown(value)
+    return repr(value)

@@ -5,6 +5,8 @@ Nobody needs a lock to take a free slot or to give one back: both are one C call
 waiter joins the line first and asks for a match afterwards; a giver gives first and
 looks at the line afterwards: whatever the interleaving, one of them sees the other.
 
+Slots are made when they are first needed, so that a generous limit costs nothing.
+
 A ticket is won by whoever pops its one-element claim: the hand that grants it or the
 waiter that gives up, never both.
 """
@@ -13,6 +15,8 @@ from __future__ import annotations
 
 from collections import deque
 from typing import TYPE_CHECKING
+
+from resilience._core.counter import Counter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,22 +56,30 @@ class Slots:
         queue: the tickets in line.
     """
 
-    __slots__ = ("free", "limit", "longest", "queue")
+    __slots__ = ("_make", "free", "limit", "longest", "queue")
 
     def __init__(self, limit: int, longest: int) -> None:
         self.limit = limit
         self.longest = longest
-        self.free = list(range(limit))
+        self.free: list[int] = []
         self.queue: deque[Ticket] = deque()
+        self.refill()
+
+    @property
+    def held(self) -> int:
+        """Slots that somebody holds now."""
+        return max(0, min(self._make.value, self.limit) - len(self.free))
 
     def take(self) -> int | None:
         """A free slot, or None: there is none, or somebody is in line and must not be overtaken."""
-        if self.queue:
-            return None
+        return None if self.queue else self._take()
+
+    def _take(self) -> int | None:
         try:
             return self.free.pop()
         except IndexError:
-            return None
+            number = self._make.tick()
+            return number if number < self.limit else None
 
     def join(self, ticket: Ticket) -> bool:
         """Stand in line; False if the line is as long as it may be. One caller at a time."""
@@ -86,9 +98,8 @@ class Slots:
     def match(self) -> Ticket | None:
         """Grant a free slot to the first in line who still wants one. One caller at a time."""
         while self.queue:
-            try:
-                slot = self.free.pop()
-            except IndexError:
+            slot = self._take()
+            if slot is None:
                 return None
             try:
                 ticket = self.queue.popleft()
@@ -102,6 +113,10 @@ class Slots:
         return None
 
     def refill(self) -> None:
-        """All slots free and nobody in line, in place: what a forked child starts with."""
+        """All slots free and nobody in line, in place: at the beginning, and what a forked child starts with."""
         self.queue.clear()
-        self.free[:] = range(self.limit)
+        self._make = Counter()
+        self.free[:] = [self._make.tick() for _ in range(min(self.limit, _READY_MADE))]
+
+
+_READY_MADE = 64

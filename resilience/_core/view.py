@@ -41,7 +41,7 @@ class View(NamedTuple):
             if self.open_for is None:
                 return FOREVER
             waited = now - self.opened_at
-            # Before its opening: the clock jumped, and the next acquire starts the wait anew.
+            # Opened in the future: the clock jumped back, and nobody can tell how long it has been open.
             return None if waited < 0 or waited >= self.open_for else self.open_for - waited
         return slot_refusal(self.probes, limit, now)
 

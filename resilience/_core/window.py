@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from resilience._core.checks import Faults
 from resilience._core.trip import NEVER, Figures
+
+MOST_SLICES = 100_000
+SHORTEST_BUCKET = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +19,8 @@ class FailureRate:
 
     Args:
         rate: the share that opens (0 < rate ≤ 1, default 0.5).
-        window: seconds looked back (> 0, default 30), a multiple of `bucket`.
-        bucket: seconds of one slice of the window (> 0, default 3). A call counts in the slice of its end.
+        window: seconds looked back (> 0, default 30), a multiple of `bucket`, fewer than 100,000 of them.
+        bucket: seconds of one slice of the window (≥ 1e-6, default 3). A call counts in the slice of its end.
         min_calls: calls the window must hold before its rate means anything (≥ 1, default 10).
         slow_call: not available in this version.
         slow_rate: not available in this version.
@@ -34,8 +37,8 @@ class FailureRate:
     window: float = 30.0
     bucket: float = 3.0
     min_calls: int = 10
-    slow_call: None = None
-    slow_rate: None = None
+    slow_call: None = field(default=None, repr=False)
+    slow_rate: None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         faults = Faults()
@@ -47,8 +50,12 @@ class FailureRate:
         faults.unavailable("slow_rate", self.slow_rate)
         if not faults:
             slices = self.window / self.bucket
-            if round(slices) < 1 or abs(slices - round(slices)) > 1e-9 * slices:
+            if not slices < MOST_SLICES:
+                faults.add("window", self.window, f"less than {MOST_SLICES:,} buckets ({self.bucket:g})")
+            elif round(slices) < 1 or abs(slices - round(slices)) > 1e-9 * slices:
                 faults.add("window", self.window, f"a multiple of bucket ({self.bucket:g})")
+            elif self.bucket < SHORTEST_BUCKET:
+                faults.add("bucket", self.bucket, f">= {SHORTEST_BUCKET:g} s")
         faults.raise_any()
 
     @property

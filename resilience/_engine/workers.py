@@ -82,8 +82,10 @@ class Work:
                 raise raised
             finally:
                 del raised
-        assert self._outcome is not None, "a finished work has its outcome"
-        return self._outcome
+        # Given away, not lent: work, outcome, exception and the worker's frame would form a ring.
+        outcome, self._outcome = self._outcome, None
+        assert outcome is not None, "a finished work has its outcome"
+        return outcome
 
     def _win(self) -> bool:
         try:

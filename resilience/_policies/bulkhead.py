@@ -48,7 +48,7 @@ class SharedBulkhead:
     @property
     def in_flight(self) -> int:
         """Calls that hold a slot now."""
-        return self.max_in_flight - len(self.slots.free)
+        return self.slots.held
 
     @property
     def waiting(self) -> int:

@@ -254,3 +254,18 @@ def no_gc():
         yield
     finally:
         gc.enable()
+
+
+@pytest.fixture(params=["plan", "straight"])
+def ticking(request, registry, monkeypatch):
+    """A clock with `advance` for both paths: the manual clock, and the system's clock frozen."""
+    if request.param == "plan":
+        clock = AutoClock(1000.0)
+        with use_clock(clock, registry):
+            yield clock
+    else:
+        frozen = FrozenTime()
+        monkeypatch.setattr(time, "monotonic", frozen.monotonic)
+        monkeypatch.setattr(time, "time_ns", frozen.time_ns)
+        yield frozen
+        monkeypatch.undo()

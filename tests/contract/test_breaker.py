@@ -40,6 +40,10 @@ def shared(registry, clock):
     return lambda *args, **kwargs: registry.breaker(f"b{next(count)}", BreakerConfig(*args, **kwargs))
 
 
+class Unheard(Exception):
+    """An exception nobody has a rule for."""
+
+
 def fail(shared, times=1, fault=DOWN):
     for _ in range(times):
         shared.on_failure(shared.try_acquire(), fault)
@@ -832,7 +836,7 @@ def test_our_own_bugs_never_trip(env, remote, trips_at, exc):
 
 def test_trip_on_internal(env, remote, trips_at):
     """Section 2: INTERNAL counts where trip_on names it."""
-    fn = breaker("api", trips_at(1, trip_on=(FaultKind.INTERNAL,)))(env.function(remote(ValueError)))
+    fn = breaker("api", trips_at(1, trip_on=(FaultKind.INTERNAL,)))(env.function(remote(RuntimeError)))
     env.fails(fn)
 
     assert OPEN is env.registry.get("api").state
@@ -940,7 +944,7 @@ def test_group_takes_the_worst_verdict(env, remote, trips_at):
 
 def test_count_everything(env, remote, trips_at):
     """Section 2: classify=count_everything makes every unclassified Exception DOWNSTREAM."""
-    fn = breaker("api", trips_at(1), classify=count_everything)(env.function(remote(ValueError)))
+    fn = breaker("api", trips_at(1), classify=count_everything)(env.function(remote(Unheard)))
     env.fails(fn)
 
     assert OPEN is env.registry.get("api").state
@@ -1397,8 +1401,11 @@ def test_i12_no_exception_is_kept(registry, clock, trips_at):
     import gc
     import weakref
 
+    class Lost(ConnectionError):
+        pass
+
     circuit = registry.breaker("api", trips_at(1))
-    error = ConnectionError()
+    error = Lost()
     gone = weakref.ref(error)
     circuit.on_failure(circuit.try_acquire(), error)
     del error

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resilience._core.checks import Faults, as_number, as_seconds, is_safe_name
+from resilience._core.checks import Faults, as_number, as_seconds, checked, is_safe_name
 from resilience._words import CircuitState, FaultKind
 from resilience.errors import ConfigurationError
 
@@ -209,6 +209,13 @@ def test_wrong_member(value):
     (line,) = check("member", value, words=CircuitState)[1]
 
     assert line.startswith("it must be one of 'closed', 'open', 'half_open', got ")
+
+
+def test_checked():
+    """One word alone: the member, or one error that names the parameter."""
+    assert CircuitState.OPEN is checked(CircuitState, "state", "open")
+    with pytest.raises(ConfigurationError, match=r"^state must be one of 'closed', 'open', 'half_open', got 'ajar'$"):
+        checked(CircuitState, "state", "ajar")
 
 
 @pytest.mark.parametrize(

@@ -102,13 +102,6 @@ def test_arguments_of_a_bypassed_call_die(parity, no_collector):
     assert {True} == set(died.values())
 
 
-def test_arguments_of_a_timed_out_call_die(parity, no_collector):
-    """Nor does a call that was cut short, once nobody runs it any more."""
-    died = all_die(parity, lambda: stack(timed=True, attempts=1), lambda parity: [parity.slow(60)])
-
-    assert {True} == {died[way] for way in died if way.startswith("async")}
-
-
 def test_the_exception_dies_with_its_handler(parity, no_collector):
     """An exhausted retry keeps none of its exceptions."""
     died = {}

@@ -1179,6 +1179,19 @@ def test_a_limit_for_each_attempt(parity):
     assert ["TimedOut", "RetryScheduled"] == trace.event_names()
 
 
+def test_a_limit_for_each_attempt_that_does_not_count(parity):
+    """`counts=False` holds for the limit of an attempt too; it is repeated all the same."""
+
+    async def scenario(stage):
+        policies = room(6), timeout(20, per_attempt=5, counts=False), again(), provider()
+        await stage.call(stage.remote([parity.slow(9), "fine"], *policies))
+
+    trace = parity(scenario)
+
+    assert [(RETURNED, "fine")] == trace.outcomes
+    assert 0 == trace.status()["failures_total"]
+
+
 def test_a_limit_for_each_attempt_without_a_budget(parity):
     """Every attempt has its own time, so all of them may use it up."""
 

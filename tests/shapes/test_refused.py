@@ -275,10 +275,34 @@ class TestPassAs:
         with pytest.raises(ConfigurationError, match="pass_as must be a parameter of .* got 'seconds'"):
             timeout(1, pass_as="seconds")(Client() if target == "method" else target)
 
-    def test_a_parameter_that_is_there(self):
-        """A partial that leaves the parameter open can be given it."""
-        ask = timeout(30, pass_as="seconds")(functools.partial(lambda text, seconds=None: seconds, "a"))
-        assert 0 < ask() <= 30
+    @pytest.mark.parametrize(
+        "shape",
+        [
+            lambda fn: fn,
+            functools.partial,
+            lambda fn: functools.partial(functools.partial(fn)),
+            functools.lru_cache,
+            lambda fn: type("Client", (), {"__call__": lambda self, text, seconds=None: fn(text, seconds)})(),
+        ],
+    )
+    @pytest.mark.parametrize(
+        ("expected", "args", "kwargs"), [(30, ("a",), {}), (5, ("a", 5), {}), (5, ("a",), {"seconds": 5})]
+    )
+    def test_a_parameter_that_is_there(self, shape, expected, args, kwargs):
+        """It is handed the seconds left, or those the caller gave by place or name if they are fewer."""
+        ask = timeout(30, pass_as="seconds")(shape(lambda text, seconds=None: seconds))
+        assert expected - 1 < ask(*args, **kwargs) <= expected
+
+    def test_a_parameter_that_a_partial_has_taken(self):
+        """What was given to a partial by place is no parameter any more."""
+        with pytest.raises(ConfigurationError, match="pass_as must be a parameter"):
+            timeout(30, pass_as="seconds")(functools.partial(lambda seconds, text: text, 5))
+
+    def test_what_does_not_tell_its_parameters(self):
+        """A builtin without a signature gets the benefit of the doubt."""
+        found = {}
+        timeout(30, pass_as="seconds")(found.update)(text="a")
+        assert {"text", "seconds"} == set(found)
 
 
 def foreign(fn):

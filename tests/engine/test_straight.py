@@ -1,0 +1,277 @@
+"""The generated wrapper: its exact signature, its harmless source, its closure."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import linecache
+import traceback
+from types import SimpleNamespace
+
+import pytest
+
+from resilience import BreakerConfig, CircuitState, Consecutive, Registry, breaker, timeout, use_registry
+from resilience._engine import straight
+from resilience._engine.straight import GENERIC, NAMES, Shape, compile_wrapper, rebind, signature_of, source_of
+
+
+def shape(**options):
+    names = ("is_async", "breaker", "windowed", "bulkhead", "budget", "retry", "fail_fast")
+    return Shape(**{name: options.get(name, False) for name in names})
+
+
+def renamed(fn, *names):
+    """A function whose parameters have any names at all."""
+    code = fn.__code__
+    fn.__code__ = code.replace(co_varnames=names + code.co_varnames[len(names) :])
+    return fn
+
+
+# ---------------------------------------------------------------------------------------------- the signature
+def test_every_sort_of_parameter():
+    """Positional-only, plain, starred and keyword-only parameters, in source text."""
+
+    def fn(a, /, b, *c, d, **e): ...
+
+    assert ("a, /, b, *c, d, **e", "a, b, *c, d=d, **e", "(a, b, *c, )", "{'d': d, **e}") == tuple(signature_of(fn))
+
+
+def test_keyword_only_without_a_star_parameter():
+    """A bare star is written."""
+
+    def fn(*, key): ...
+
+    assert ("*, key", "key=key", "()", "{'key': key}") == tuple(signature_of(fn))
+
+
+def test_no_parameters():
+    """Nothing to pass."""
+
+    def fn(): ...
+
+    assert ("", "", "()", "{}") == tuple(signature_of(fn))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a=__import__('os').system('x')", "a, b", "x): pass\ndef evil(", "", "class", "None", "__debug__", "_r_fn", "ﬁ", "1a"],
+)
+def test_a_name_that_is_no_harmless_identifier(name):
+    """Text made to be code, keywords, our own prefix and names that the compiler would change: generic."""
+    assert GENERIC == signature_of(renamed(lambda a: a, name))
+
+
+def test_two_parameters_of_one_name():
+    """A code object can be made to have them; source can't."""
+    assert GENERIC == signature_of(renamed(lambda a, b: a, "same", "same"))
+
+
+def test_a_name_that_is_not_ascii():
+    """A normal identifier of any alphabet keeps its place."""
+
+    def fn(größe): ...
+
+    assert "größe" == signature_of(fn).parameters
+
+
+def test_what_is_no_plain_function():
+    """Builtins and callables have no code to read."""
+    assert GENERIC == signature_of(len)
+    assert GENERIC == signature_of(SimpleNamespace(__code__="nothing of the sort"))
+
+
+def test_the_signature_is_that_of_the_function_itself():
+    """`__wrapped__` leads to another function with another list."""
+
+    def fn(a): ...
+
+    fn.__wrapped__ = lambda x, y, z: None
+
+    assert "a" == signature_of(fn).parameters
+
+
+def test_free_text_is_never_compiled():
+    """A function's name, and its defaults, are put on the object afterwards."""
+    evil = "f(): pass\nraise SystemExit('injected')\ndef g"
+
+    def fn(a="); raise SystemExit('injected') #"):
+        return a
+
+    fn.__name__ = fn.__qualname__ = evil
+    wrapper = compile_wrapper(fn, shape(), {"fn": fn, "awaitable": {str: False}, "type": type, "Exception": Exception})
+
+    assert evil == wrapper.__code__.co_name
+    assert "); raise SystemExit('injected') #" == wrapper()
+
+
+@pytest.mark.parametrize("flags", range(2**7))
+def test_every_shape_compiles(flags):
+    """Any combination of policies gives source that Python takes, in both worlds."""
+
+    def fn(a, /, b=1, *c, d=2, **e): ...
+
+    made = Shape(*(bool(flags >> bit & 1) for bit in range(7)))
+
+    compile(source_of(made, signature_of(fn)), "<source>", "exec")
+
+
+def test_no_name_of_ours_stands_without_the_prefix():
+    """Everything the source names is a parameter, a local of ours, or syntax."""
+
+    def fn(a): ...
+
+    for flags in range(2**7):
+        source = source_of(Shape(*(bool(flags >> bit & 1) for bit in range(7))), signature_of(fn))
+        made = compile(source, "<source>", "exec").co_consts[0]
+        wrapper = next(const for const in made.co_consts if inspect.iscode(const))
+
+        assert () == wrapper.co_cellvars, "an argument in a cell costs more than the rest"
+        assert {"a"} == {name for name in wrapper.co_varnames if not name.startswith(straight.PREFIX)}
+        assert not wrapper.co_names or not {"a"} & set(wrapper.co_names)
+
+
+# ---------------------------------------------------------------------------------------------- wrappers
+@pytest.fixture(autouse=True)
+def registry():
+    with use_registry(Registry()) as registry:
+        yield registry
+
+
+def one_failure_opens():
+    return breaker("provider", BreakerConfig(Consecutive(1)))
+
+
+def test_wrong_arguments_fail_as_without_policies():
+    """The message names the function, and the breaker sees nothing."""
+
+    @one_failure_opens()
+    def fetch(url): ...
+
+    with pytest.raises(TypeError, match=r"fetch\(\) missing 1 required positional argument: 'url'"):
+        fetch()
+    assert CircuitState.CLOSED is one_failure_opens().state
+
+
+def test_defaults_are_the_functions_own_objects():
+    """A mutable default stays the one object."""
+    default = []
+
+    @one_failure_opens()
+    def fetch(items=default, *, more=default):
+        return items is default and more is default
+
+    assert fetch() is True
+
+
+def test_a_function_with_odd_parameter_names_is_protected_all_the_same():
+    """The generic list calls it, counts, and opens."""
+
+    def body(a):
+        raise ConnectionError("down")
+
+    fetch = one_failure_opens()(renamed(body, "_r_fn"))
+
+    with pytest.raises(ConnectionError):
+        fetch(1)
+    assert CircuitState.OPEN is one_failure_opens().state
+
+
+def test_a_default_of_a_generic_signature():
+    """Defaults are then the function's own business."""
+
+    def body(a=7):
+        return a
+
+    assert 7 == one_failure_opens()(renamed(body, "_r_fn"))()
+
+
+def test_tracebacks_show_the_source():
+    """The line of the wrapper stands in the traceback."""
+
+    @one_failure_opens()
+    def fetch(url):
+        raise ConnectionError(url)
+
+    with pytest.raises(ConnectionError) as caught:
+        fetch("u")
+    text = "".join(traceback.format_exception(caught.value))
+
+    assert "_r_fn(url)" in text
+    assert 'File "<resilience breaker+fail_fast (url)>", line ' in text
+
+
+def test_one_entry_of_source_for_each_template():
+    """Functions of one parameter list and shape share source and code."""
+
+    def build():
+        @one_failure_opens()
+        def fetch(shared_parameter): ...
+
+        return fetch
+
+    first, second = build(), build()
+    entries = [name for name in linecache.cache if "shared_parameter" in name]
+
+    assert first.__code__.co_code == second.__code__.co_code
+    assert 1 == len(entries)
+
+
+def test_the_cache_of_templates_is_bounded(monkeypatch):
+    """It is emptied when it is full; wrappers live on."""
+    monkeypatch.setattr(straight, "_CACHE_SIZE", 2)
+    monkeypatch.setattr(straight, "_factories", {})
+    made = [one_failure_opens()(eval(f"lambda cached_{number}: cached_{number}")) for number in range(5)]
+
+    assert 2 >= len(straight._factories)
+    assert [0, 1, 2, 3, 4] == [fn(number) for number, fn in enumerate(made)]
+
+
+def test_rebind_replaces_what_is_named():
+    """A cell gets the new object, the others keep theirs."""
+
+    def fn():
+        return "fine"
+
+    first, second = SimpleNamespace(closed=0), SimpleNamespace(closed=7, clean=7)
+    closure = {"circuit": first, "slow": lambda: "slow", "fn": fn, "awaitable": {str: False}, "type": type}
+    wrapper = compile_wrapper(fn, shape(breaker=True), {**closure, "count": lambda: None})
+
+    assert "slow" == wrapper()
+    rebind(wrapper, {"circuit": second, "unknown": None})
+    assert "fine" == wrapper()
+
+
+def test_what_a_closure_may_hold_is_sorted_and_used():
+    """Each name stands in the source of some shape."""
+
+    def fn(a): ...
+
+    sources = [
+        source_of(Shape(*(bool(flags >> bit & 1) for bit in range(7))), signature_of(fn)) for flags in range(2**7)
+    ]
+
+    assert list(NAMES) == sorted(NAMES)
+    assert [] == [name for name in NAMES if not any(f"{straight.PREFIX}{name}" in s.partition("\n")[2] for s in sources)]
+
+
+# ---------------------------------------------------------------------------------------------- in a task, or not
+def test_a_timeout_outside_of_asyncio():
+    """Driven by hand, a timed coroutine says what it needs."""
+
+    @timeout(5)
+    async def fetch():
+        return "never"
+
+    coroutine = fetch()
+    with pytest.raises(RuntimeError, match="needs a running asyncio task"):
+        coroutine.send(None)
+
+
+def test_a_timed_call_inside_itself():
+    """Recursion in one task: the inner call takes the plan, both have their own deadline."""
+
+    @timeout(5)
+    async def count_down(n):
+        return n if n == 0 else await count_down(n - 1)
+
+    assert 0 == asyncio.run(count_down(5))
