@@ -60,7 +60,7 @@ def decorate(target: Any, *policies: Policy) -> Any:
 def _wrap_function(fn: FunctionType, assembly: Assembly) -> FunctionType:
     shape = assembly.shape or _plan_only(is_async(fn))
     closure = assembly.closure if assembly.shape else {"circuit": _NEVER_CLOSED, "slow": assembly.run}
-    wrapper = compile_wrapper(fn, shape, closure)
+    wrapper = compile_wrapper(fn, shape, closure, assembly.filled_in)
     update_wrapper(wrapper, fn)
     _put_description(wrapper, assembly.description)
     _rebind_when_found(wrapper, assembly)
@@ -173,6 +173,11 @@ def _refuse_generators(target: Any) -> None:
         raise ConfigurationError(
             f"fn must return its result, {label_of(target)} is {kind}: its items would come unprotected. "
             "Streams are not available in this version; put `with breaker(...).guard():` around the loop"
+        )
+    if getattr(target, "__globals__", {}).get("__name__") == "contextlib":
+        raise ConfigurationError(
+            f"fn must do its work when called, {label_of(target)} only makes a context manager: "
+            "put `with breaker(...).guard():` around or inside the block instead"
         )
 
 

@@ -1,6 +1,6 @@
 """What a call inherits from the calls around it, and how to shed it.
 
-Three context variables: the innermost deadline, the breakers whose probe is running,
+Three context variables: the innermost deadline, the breakers whose probe is running (with its permit),
 and whether an outer retry is on its second or a later attempt. Tasks and workers
 started inside inherit them.
 """
@@ -15,12 +15,29 @@ from resilience._core import deadline as deadlines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextvars import Token
 
     from resilience._core.deadline import Deadline
+    from resilience._core.permit import Permit
 
 DEADLINE: ContextVar[Deadline | None] = ContextVar("resilience_deadline", default=None)
-PROBING: ContextVar[tuple[object, ...]] = ContextVar("resilience_probing", default=())
+PROBING: ContextVar[tuple[tuple[object, Permit], ...]] = ContextVar("resilience_probing", default=())
 RETRYING: ContextVar[bool] = ContextVar("resilience_retrying", default=False)
+
+
+def mark_probe(breaker: object, permit: Permit) -> Token[tuple[tuple[object, Permit], ...]]:
+    """Let calls made from here share this probe; marks that were left behind are dropped on the way."""
+    live = tuple(mark for mark in PROBING.get() if not mark[1].settled)
+    return PROBING.set((*live, (breaker, permit)))
+
+
+def is_probing(breaker: object) -> bool:
+    """Whether the caller is inside a probe of this breaker that is still out.
+
+    The permit is asked, not only the mark: a block may be left in another context than
+    it was entered in, and then its mark stays behind.
+    """
+    return any(owner is breaker and not permit.settled for owner, permit in PROBING.get())
 
 
 def remaining_at(now: float) -> float | None:

@@ -138,6 +138,7 @@ class Call:
         args, kwargs: the function's arguments.
         entered: monotonic seconds at entry, where the site is timed.
         handled: the exception that was being handled when the call began.
+        attempt: the number of the attempt under way; 1 is the first.
         first: the answer of an attempt the straight path has made and settled already.
         probed: the last attempt was a probe of a half-open circuit.
         permit: the latest permit of a call that is reported on as a whole.
@@ -147,6 +148,7 @@ class Call:
     """
 
     entered = 0.0
+    attempt = 1
     first: Outcome | None = None
     permit: Any = None
     probed = False

@@ -26,6 +26,7 @@ class Assembly:
         shape: of the straight path, None where every call takes the plan.
         closure: what the straight path's source names.
         run: the plan as a function of the same kind (sync or async) as the protected one.
+        filled_in: the parameter that `pass_as` names.
         on_found: called with names for the closure, once a reference has found what it means.
 
     Raises:
@@ -49,6 +50,7 @@ class Assembly:
         self.closure = {} if self.shape is None else make_closure(parts, self._runner, is_async)
         if parts.pending:
             self.closure["slow"] = self.run
+        self.filled_in = None if given.timeout is None else given.timeout.pass_as
         self.on_found: Callable[[dict[str, Any]], None] = _nobody_waits
         breaker, bulkhead = parts.breaker, parts.bulkhead
         self.description = Description(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from resilience._core.events import TimedOut
 from resilience._core.order import Layer
 from resilience._core.outcome import Outcome, raise_unchanged
-from resilience._engine.awaitables import AWAITABLE
+from resilience._engine.adopted import Adopted
 from resilience._engine.plan import in_order, link
 from resilience._engine.world_sync import run
 from resilience._policies.verdicts import interrupted_verdict
@@ -47,8 +48,8 @@ class Runner:
     def _run_sync(self, /, *args: Any, **kwargs: Any) -> Any:
         call = Call(self._site, self._world, args, kwargs)
         outcome = run(self._plan(call))  # type: ignore[arg-type]  # a plan is a coroutine
-        if outcome.refused_by is AWAITABLE:
-            return self.adopt(outcome.value, args, kwargs)
+        if outcome.pending:
+            return self.adopt(outcome.value, args, kwargs, call.attempt - 1)
         return outcome.unwrap()
 
     async def _run_async(self, /, *args: Any, **kwargs: Any) -> Any:
@@ -59,17 +60,24 @@ class Runner:
             raise call.cancelled
         return outcome.unwrap()
 
-    async def adopt(self, awaitable: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Guard the await of what a plain function returned: the whole plan runs around it."""
+    def adopt(self, awaitable: Any, args: tuple[Any, ...], kwargs: dict[str, Any], failed: int = 0) -> Adopted:
+        """Guard the await of what a plain function returned: the whole plan runs around it, when it is awaited.
+
+        `failed` attempts have been made already.
+        """
+        # Only now: a function that returns awaitables has asyncio loaded already.
         from resilience._engine.world_async import AdoptingWorld
 
-        world = AdoptingWorld(self._site, awaitable)
-        del awaitable
-        try:
-            outcome = await self._plan(Call(self._site, world, args, kwargs))
-        finally:
-            world.close()
-        return outcome.unwrap()
+        async def guarded(world: AdoptingWorld) -> Any:
+            call = Call(self._site, world, args, kwargs)
+            call.attempt += failed
+            try:
+                outcome = await self._plan(call)
+            finally:
+                world.close()
+            return outcome.unwrap()
+
+        return Adopted(awaitable, guarded, partial(AdoptingWorld, self._site))
 
     def _report(self, episode: int, error: Exception) -> None:
         """Report a failed attempt from outside of its `except` block."""
@@ -113,8 +121,8 @@ class Runner:
         del failed
         if call.first is not None:
             outcome = run(self._recovery(call))  # type: ignore[arg-type]  # a plan is a coroutine
-            if outcome.refused_by is AWAITABLE:
-                return self.adopt(outcome.value, args, kwargs)
+            if outcome.pending:
+                return self.adopt(outcome.value, args, kwargs, call.attempt - 1)
         return outcome.unwrap()
 
     async def _recover_async(

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 NAME_ALPHABET = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:/@+-")
 NAME_BYTES = 256
-MOST = 10**18
 
 
 class Faults:
@@ -61,9 +60,9 @@ class Faults:
         return number
 
     def count(self, parameter: str, value: Any, *, least: int = 1) -> int:
-        """A whole number, at least `least`; more than `MOST` is taken for a slip."""
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
-            self.add(parameter, value, f"a whole number >= {least} and <= 10**18")
+        """A whole number, at least `least`."""
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            self.add(parameter, value, f"a whole number >= {least}")
         return value  # type: ignore[no-any-return]  # checked above
 
     def flag(self, parameter: str, value: Any) -> None:

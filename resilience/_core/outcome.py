@@ -27,12 +27,14 @@ class Outcome:
         refused_by: the layer of ours that answered instead of the function, told by identity.
         expired: the deadline of ours that ended the attempt, where one did.
         judged: whether `fault` has been worked out.
+        pending: the value is an awaitable of a plain function: nothing is known until it is awaited.
     """
 
     fault: Fault | None = None
     refused_by: object = None
     expired: Deadline | None = None
     judged = False
+    pending = False
 
     def __init__(self, value: Any = None, error: BaseException | None = None) -> None:
         self.value = value
@@ -67,7 +69,10 @@ def raise_unchanged(error: BaseException) -> None:
     A plain `raise` inside somebody's `except` block would replace the exception's
     own `__context__` with the one being handled there.
     """
-    context = error.__context__
+    try:
+        context = error.__context__
+    except Exception:
+        context = None  # it does not let itself be read
     if context is None or sys.exc_info()[1] is None:
         try:
             raise error

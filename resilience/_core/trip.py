@@ -9,6 +9,7 @@ been reached, one more success can change no decision and need not be reported.
 from __future__ import annotations
 
 import math
+import sys
 from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -183,20 +184,22 @@ class Streak:
 class TimedStreak:
     """The times of the last failures of the current streak, as many as would open the circuit."""
 
-    __slots__ = ("_within", "clean", "edge", "strikes", "times")
+    __slots__ = ("_limit", "_within", "clean", "edge", "strikes", "times")
 
     def __init__(self, limit: int, within: float) -> None:
         self.strikes = None
         self._within = within
         self.edge = NEVER
-        self.times: deque[float] = deque(maxlen=limit)
+        self._limit = limit
+        # No deque can be longer than that, and none will ever be.
+        self.times: deque[float] = deque(maxlen=min(limit, sys.maxsize))
         self.clean = True
 
     def fail(self, now: float, successes: int) -> bool:
         times = self.times
         times.append(now)
         self.clean = False
-        return len(times) == times.maxlen and now - times[0] <= self._within
+        return len(times) == self._limit and now - times[0] <= self._within
 
     def succeed(self, now: float, successes: int) -> bool:
         self.answered()

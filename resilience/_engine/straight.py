@@ -290,16 +290,22 @@ class _Lines:
 _factories: dict[tuple[Shape, Signature], Callable[..., FunctionType]] = {}
 
 
-def compile_wrapper(fn: Callable[..., Any], shape: Shape, closure: dict[str, Any]) -> FunctionType:
+def compile_wrapper(
+    fn: Callable[..., Any], shape: Shape, closure: dict[str, Any], filled_in: str | None = None
+) -> FunctionType:
     """A wrapper of `shape` around `fn` that looks like it; `closure` holds what the source names.
+
+    The parameter `filled_in` is given by us: callers may leave it out.
 
     Source and code are shared by all functions of one parameter list and shape; the
     source is registered so that tracebacks and debuggers show it.
     """
-    sig = signature_of(fn)
+    sig = GENERIC if filled_in is not None else signature_of(fn)
     make = _factories.get((shape, sig))
     if make is None:
         if len(_factories) >= _CACHE_SIZE:
+            for known in _factories.values():
+                linecache.cache.pop(known.__code__.co_filename, None)
             _factories.clear()
         make = _factories[shape, sig] = _compile(shape, sig)
     wrapper = make(**{PREFIX + name: closure.get(name) for name in NAMES})

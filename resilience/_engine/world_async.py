@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from resilience._context import DEADLINE
 from resilience._core.outcome import Outcome
+from resilience._engine.awaitables import AWAITABLE
 from resilience._engine.timers import Expiry, this_task
 from resilience._engine.world_sync import arguments, exceeded, past
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextvars import Context
 
     from resilience._core.deadline import Deadline
     from resilience._core.slots import Ticket
@@ -90,7 +93,7 @@ class AsyncWorld:
     async def invoke(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
         try:
             value = function(*args, **kwargs)
-            return Outcome(await value if hasattr(type(value), "__await__") else value)
+            return Outcome(await value if AWAITABLE[type(value)] else value)
         except Exception as error:
             return Outcome(error=error)
 
@@ -104,33 +107,58 @@ class UninterruptibleWorld(AsyncWorld):
         expired = None if outer is None else past(outer, self._site.services.clock.monotonic())
         if expired is not None:
             return expired
-        task = this_task().get_loop().create_task(super().attempt(call))
+        context = copy_context()
+        task = this_task().get_loop().create_task(super().attempt(call), context=context)
         while not task.done():
             try:
                 await asyncio.wait([task])
             except asyncio.CancelledError as error:
                 # Raised when the breaker has judged what really became of the attempt.
                 call.cancelled = error
+        _take_over(context)
         return task.result()
 
 
-class AdoptingWorld(AsyncWorld):
-    """Awaits first what a plain function has returned already, and calls the function anew for later attempts."""
+def _take_over(context: Context) -> None:
+    """Set here what the function has set there, as if it had run in the caller's own context."""
+    for variable, value in context.items():
+        if variable.get(None) is not value:
+            variable.set(value)
 
-    def __init__(self, site: Site, awaitable: Any) -> None:
+
+class AdoptingWorld(AsyncWorld):
+    """Awaits first what a plain function has returned already, and calls the function anew for later attempts.
+
+    With `entering` it enters the object as an async context manager instead of awaiting it.
+
+    Attributes:
+        used: the object of the last attempt.
+    """
+
+    def __init__(self, site: Site, awaitable: Any, *, entering: bool = False) -> None:
         super().__init__(site)
         self._adopted = [awaitable]
+        self._entering = entering
+        self.used: Any = None
 
     async def attempt(self, call: Call) -> Outcome:
         try:
-            awaitable = self._adopted.pop() if self._adopted else self._site.fn(*call.args, **call.kwargs)
-            return Outcome(await awaitable)
+            self.used = self._adopted.pop() if self._adopted else self._site.fn(*call.args, **call.kwargs)
+            if self._entering:
+                return Outcome(await self.used.__aenter__())
+            # A later call may well answer at once.
+            return Outcome(await self.used if AWAITABLE[type(self.used)] else self.used)
         except Exception as error:
             return Outcome(error=error)
 
     def close(self) -> None:
         """Close a coroutine that was refused before it could begin."""
         while self._adopted:
-            close = getattr(self._adopted.pop(), "close", None)
-            if close is not None:
-                close()
+            close_awaitable(self._adopted.pop())
+
+
+def close_awaitable(awaitable: Any) -> None:
+    """Close what will never be awaited, if it can be closed."""
+    close = getattr(awaitable, "close", None)
+    if close is not None:
+        close()

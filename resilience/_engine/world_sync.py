@@ -44,9 +44,7 @@ class SyncWorld:
             outcome = Outcome(site.fn(*args, **kwargs))
         except Exception as error:
             return Outcome(error=error)
-        if AWAITABLE[type(outcome.value)]:
-            # Nothing is known until it is awaited: for now, no layer is to judge it.
-            outcome.refused_by = AWAITABLE
+        outcome.pending = AWAITABLE[type(outcome.value)]
         return outcome
 
     async def sleep(self, seconds: float) -> None:
@@ -106,7 +104,9 @@ class WorkerWorld(SyncWorld):
             if not finished:
                 self._abandon(call, work)
         if finished:
-            return work.take()
+            outcome = work.take()
+            outcome.pending = outcome.error is None and AWAITABLE[type(outcome.value)]
+            return outcome
         assert deadline is not None, "without a deadline a worker is waited for"
         return exceeded(deadline)
 

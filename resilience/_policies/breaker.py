@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from resilience._context import DEADLINE, PROBING
+from resilience._context import DEADLINE, PROBING, is_probing, mark_probe
 from resilience._core.deadline import is_evidence
 from resilience._core.order import Layer
 from resilience._core.outcome import Outcome
@@ -114,10 +114,11 @@ class BreakerLayers:
             if not isinstance(answer, Permit):
                 return self._refuse(answer)
             permit = answer
-            call.probed = permit.probe
+            # Also inside somebody else's probe there is one attempt.
+            call.probed = permit.probe or is_probing(breaker)
             if self._per_call:
                 return await self._keep(call, permit, inner)
-        token = PROBING.set((*PROBING.get(), breaker)) if permit is not None and permit.probe else None
+        token = mark_probe(breaker, permit) if permit is not None and permit.probe else None
         started = None if DEADLINE.get() is None else breaker.now()
         try:
             outcome = await inner(call)
@@ -127,7 +128,12 @@ class BreakerLayers:
         finally:
             if token is not None:
                 PROBING.reset(token)
-        if permit is None and outcome.error is None and outcome.refused_by is None and self._site.judge_result is None:
+        if outcome.pending:
+            if permit is not None:
+                breaker.settle(permit, Verdict.NEUTRAL)
+        elif (
+            permit is None and outcome.error is None and outcome.refused_by is None and self._site.judge_result is None
+        ):
             breaker.succeed(episode)
         else:
             self._settle(call, permit or Permit(episode), outcome, started)
@@ -135,10 +141,15 @@ class BreakerLayers:
 
     def _settle(self, call: Call, permit: Permit, outcome: Outcome, started: float | None) -> None:
         fault = call.site.judge(call, outcome)
+        if permit.exempt:
+            # Not even a mark on the exception: whoever holds the real permit is to count it.
+            return
         self.breaker.settle(permit, self._verdict_once(outcome, fault, started), fault)
 
     def _settle_interrupted(self, permit: Permit, error: BaseException, started: float | None) -> None:
         breaker = self.breaker
+        if permit.exempt:
+            return
         verdict, fault = interrupted_verdict(breaker, error, breaker.now(), started, self._site.per_attempt)
         breaker.settle(permit, verdict, fault, end_of(error))
 
@@ -166,7 +177,7 @@ class BreakerLayers:
         if call.permit is not None:
             self.breaker.settle(call.permit, Verdict.NEUTRAL)
         call.permit = permit
-        token = PROBING.set((*PROBING.get(), self.breaker)) if permit.probe else None
+        token = mark_probe(self.breaker, permit) if permit.probe else None
         try:
             return await inner(call)
         finally:
@@ -182,7 +193,9 @@ class BreakerLayers:
             if call.permit is not None:
                 self._settle_interrupted(call.permit, error, started)
             raise
-        if call.permit is not None:
+        if call.permit is not None and outcome.pending:
+            self.breaker.settle(call.permit, Verdict.NEUTRAL)
+        elif call.permit is not None:
             self._settle(call, call.permit, outcome, started)
         return outcome
 

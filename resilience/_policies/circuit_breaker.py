@@ -6,7 +6,7 @@ import time
 from itertools import count
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from resilience._context import PROBING
+from resilience._context import is_probing
 from resilience._core.checks import Faults, checked
 from resilience._core.circuit import Circuit
 from resilience._core.counter import Counter
@@ -85,7 +85,7 @@ class CircuitBreaker(LockedCircuit):
 
     def refusal_here(self) -> float | None:
         """The same for a call made here: inside a probe of this breaker it shares that probe."""
-        return None if self in PROBING.get() else self.refusal()
+        return None if is_probing(self) else self.refusal()
 
     def status(self) -> BreakerStatus:
         """One consistent moment of the breaker, read without its lock."""
@@ -209,7 +209,7 @@ class CircuitBreaker(LockedCircuit):
         episode = circuit.closed or circuit.closed_windowed
         if episode:
             return Permit(episode)
-        if self in PROBING.get():
+        if is_probing(self):
             return Permit(circuit.episode, exempt=True)
         answer = self._section(self._ask, lease)
         return 0.0 if answer is None else answer

@@ -12,7 +12,7 @@ import sys
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from resilience._context import DEADLINE, PROBING
+from resilience._context import DEADLINE, PROBING, mark_probe
 from resilience._core.permit import Permit
 from resilience._policies.verdicts import end_of, interrupted_verdict, settle_error
 from resilience._site import fault_of_result
@@ -164,7 +164,7 @@ class OwnBlock(Block):
         self._permits: list[Permit] = []
         self._handled = _here()
         self._started: float | None = None
-        self._token: Token[tuple[object, ...]] | None = None
+        self._token: Token[tuple[tuple[object, Permit], ...]] | None = None
         self._fault: Fault | None = None
 
     def __enter__(self) -> Permit:
@@ -178,7 +178,7 @@ class OwnBlock(Block):
             answer = Permit(breaker.circuit.episode, exempt=True, bypassed=True)
         self._permits.append(answer)
         if answer.probe:
-            self._token = PROBING.set((*PROBING.get(), breaker))
+            self._token = mark_probe(breaker, answer)
         if DEADLINE.get() is not None:
             self._started = breaker.now()
         return answer
@@ -213,6 +213,8 @@ def _report_error(
     kit: GuardKit, permit: Permit, error: BaseException, handled: BaseException | None, started: float | None
 ) -> None:
     breaker = kit.breaker
+    if permit.exempt:
+        return
     if isinstance(error, Exception):
         settle_error(breaker, permit, error, kit.classify(error, handled))
     else:

@@ -44,19 +44,20 @@ def failure_lane(breaker: CircuitBreaker, site: Site) -> Callable[[int, Exceptio
     circuit, by_kind, mark, bare = breaker.circuit, breaker.by_kind, breaker.mark, site.bare
 
     def settled(episode: int, error: Exception) -> bool:
-        if error.__context__ is not None:
-            # What was being handled when the call began can't be told in here.
-            return False
-        attributes = error.__dict__
         fault: Fault | None = None
-        if not attributes and error.__cause__ is None:
-            try:
+        try:
+            if error.__context__ is not None:
+                # What was being handled when the call began can't be told in here.
+                return False
+            attributes = error.__dict__
+            if not attributes and error.__cause__ is None:
                 fault = bare.get(type(error))
-            except Exception:
-                fault = None  # a class whose class can't hash it
-            for argument in error.args:
-                if type(argument) is not str:
-                    fault = None
+                for argument in error.args:
+                    if type(argument) is not str:
+                        fault = None
+        except Exception:
+            # An exception that does not let itself be read.
+            fault = None
         if fault is None or not fault.plain or by_kind[fault.kind] is not FAILURE:
             breaker.count_error(episode, error, site.classify(error, None))
             return True

@@ -135,9 +135,9 @@ class RetryLayers:
         else:
             outcome, call.first = first, None
         del first
-        number, idle = 1, 0.0
+        idle = 0.0
         while True:
-            wait = self._decide(call, outcome, number, started, idle)
+            wait = self._decide(call, outcome, call.attempt, started, idle)
             if wait is None:
                 return outcome
             if wait > 0:
@@ -145,23 +145,23 @@ class RetryLayers:
                 idle += wait
             mark = RETRYING.set(True)
             try:
+                call.attempt += 1
                 following = await inner(call)
             finally:
                 RETRYING.reset(mark)
             if following.refused_by is not None:
-                self._end(outcome, number, "refused", stopped_by(following.error))
+                self._end(outcome, call.attempt - 1, "refused", stopped_by(following.error))
                 following.discard()
                 return outcome
             # Emptied, or its exception would live as long as the frames it crossed.
             outcome.discard()
             outcome = following
-            number += 1
 
     # ------------------------------------------------------------------------------------------------ deciding
     def _decide(self, call: Call, outcome: Outcome, number: int, started: float, idle: float) -> float | None:
         """Seconds to wait before the next attempt, None when this outcome is the answer."""
         site = self._site
-        if outcome.error is None and site.judge_result is None:
+        if outcome.error is None and (outcome.pending or site.judge_result is None):
             return None
         if outcome.refused_by is not None or call.cancelled is not None:
             return None
@@ -213,7 +213,7 @@ class RetryLayers:
         if not fits(wait, self._site.left(call)):
             note = f"retry stopped: a wait of {wait:.3g} s does not fit the deadline"
             return self._end(outcome, number, "budget", note)
-        note = "" if self._stopped is None else self._stopped(wait)
+        note = "" if self._stopped is None or call.exempt else self._stopped(wait)
         if note:
             return self._end(outcome, number, "refused", note)
         hub = self._site.services.hub

@@ -20,6 +20,7 @@ from hypothesis.stateful import (
     consumes,
     initialize,
     invariant,
+    multiple,
     precondition,
     rule,
     run_state_machine_as_test,
@@ -265,6 +266,8 @@ configs = st.builds(
     honour_retry_after=st.booleans(),
     shadow=st.sampled_from([False, False, False, True]),
 )
+# As many failures as open any of these, within the time they may take.
+MOST_FAILURES = 100
 # Exact in binary, so that a wait added to a time is that time later.
 steps = st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.75, 4.0, 8.0])
 verdicts = st.sampled_from([FAILURE, FAILURE, FAILURE, SUCCESS, SUCCESS, ANSWERED, NEUTRAL])
@@ -293,7 +296,8 @@ class WholeCircuit(RuleBasedStateMachine):
     # -------------------------------------------------------------------------- acts
     @rule(target=permits, lease=st.sampled_from([0.0, 0.0, 12.0]))
     def acquire(self, lease):
-        return self.ask(lease)
+        pair = self.ask(lease)
+        return multiple() if pair is None else pair
 
     def ask(self, lease=0.0):
         foreseen = self.circuit.refusal(self.now)
@@ -305,15 +309,13 @@ class WholeCircuit(RuleBasedStateMachine):
         assert foreseen is None
         assert not at_the_door
         assert (ticket.episode, ticket.probe, ticket.exempt) == (permit.episode, permit.probe, permit.exempt)
+        assert ticket.lease == permit.lease
         self.given.append(permit)
         return permit, ticket
 
     @rule(target=reported, pair=consumes(permits), verdict=verdicts, fault=faults, end=st.sampled_from(ProbeEnd))
     def settle(self, pair, verdict, fault, end):
-        if pair is None:
-            return None
-        permit, ticket = pair
-        self.report(permit, ticket, verdict, fault, end)
+        self.report(*pair, verdict, fault, end)
         return pair
 
     def report(self, permit, ticket, verdict, fault=TRANSIENT, end=ProbeEnd.NEUTRAL):
@@ -326,12 +328,9 @@ class WholeCircuit(RuleBasedStateMachine):
         if late and not permit.exempt:
             gained = {"late": before[0]["late"] + (verdict is not NEUTRAL)}
             assert (before[0] | gained, *before[1:]) == moment(self.circuit, self.now), "I6"
-        return permit
 
     @rule(pair=reported, verdict=verdicts)
     def settle_again(self, pair, verdict):
-        if pair is None:
-            return
         before = moment(self.circuit, self.now)
         self.circuit.settle(pair[0], verdict, TRANSIENT, now=self.now)
         assert before == moment(self.circuit, self.now), "I8"
@@ -339,31 +338,24 @@ class WholeCircuit(RuleBasedStateMachine):
     @rule(target=flights)
     def pass_the_door(self):
         """A wrapper reads the door; closed to it, the call takes another way."""
-        episode = self.circuit.closed or self.circuit.closed_windowed
-        if not episode:
-            assert self.model.state is not CLOSED or self.model.mode is not NORMAL
-            return None
-        assert (CLOSED, NORMAL, episode) == (self.model.state, self.model.mode, self.model.episode)
-        return episode
+        return self.door() or multiple()
+
+    def door(self):
+        return self.circuit.closed or self.circuit.closed_windowed
 
     @rule(episode=consumes(flights), verdict=verdicts, fault=faults)
     def return_straight(self, episode, verdict, fault):
-        if episode is not None:
-            self.straight(episode, verdict, fault)
-
-    def straight(self, episode, verdict, fault):
         pass_straight(self.circuit, episode, verdict, self.now, fault)
         self.model.settle(Ticket(episode), verdict, fault, self.now)
 
     @rule(outcomes=st.lists(verdicts, min_size=2, max_size=8), fault=faults)
-    def busy_moment(self, outcomes, fault):
+    def a_busy_moment(self, outcomes, fault):
         """Several straight calls in a row, as far as the door stays open."""
         for verdict in outcomes:
-            episode = self.circuit.closed or self.circuit.closed_windowed
-            if episode:
-                self.straight(episode, verdict, fault)
+            if self.door():
+                self.return_straight(self.door(), verdict, fault)
 
-    @rule(outcomes=st.lists(verdicts, min_size=2, max_size=5), fault=faults)
+    @rule(outcomes=st.lists(verdicts, min_size=1, max_size=4), fault=faults)
     def asking_callers(self, outcomes, fault):
         """Several calls that ask for a permit in a row."""
         for verdict in outcomes:
@@ -371,37 +363,50 @@ class WholeCircuit(RuleBasedStateMachine):
             if pair is not None:
                 self.report(*pair, verdict, fault)
 
+    @precondition(lambda self: self.model.state is CLOSED and self.model.mode is not DISABLED)
+    @rule(fault=faults)
+    def an_outage(self, fault):
+        """I5: nothing but failures: it opens at the N-th, and no later than any mode's limit."""
+        for _ in range(MOST_FAILURES):
+            if self.model.state is CLOSED:
+                self.report(*self.ask(), FAILURE, fault)
+        assert OPEN is self.circuit.view.state, "I5"
+
     @rule(seconds=steps)
     def time_passes(self, seconds):
         self.now += seconds
 
     @precondition(lambda self: self.circuit.refusal(self.now) not in (None, math.inf))
-    @rule()
+    @rule(target=permits)
     def wait_as_told(self):
         """A caller that waits as long as it was told is not told to wait again."""
         self.now += self.circuit.refusal(self.now)
         assert self.circuit.refusal(self.now) is None
+        return self.ask()
 
-    @rule()
-    def reset(self):
-        done = self.circuit.reset(now=self.now)
-        assert done is (self.model.state is not CLOSED)
-        self.model.act(Input.RESET, self.now)
+    @rule(
+        act=st.sampled_from(["reset", "force", "force", "disable", "enable"]), seconds=st.sampled_from([None, 0.5, 6.0])
+    )
+    def operator(self, act, seconds):
+        circuit, now = self.circuit, self.now
+        if act == "reset":
+            assert circuit.reset(now=now) is (self.model.state is not CLOSED)
+            self.model.act(Input.RESET, now)
+        elif act == "force":
+            circuit.force_open("test", seconds, now=now)
+            self.model.act(Input.FORCED, now, seconds)
+        elif act == "disable":
+            circuit.disable(now=now)
+            self.model.act(Input.DISABLED, now)
+        else:
+            circuit.enable(now=now)
+            self.model.act(Input.ENABLED, now)
 
-    @rule(seconds=st.sampled_from([None, 0.5, 6.0]))
-    def force_open(self, seconds):
-        self.circuit.force_open("test", seconds, now=self.now)
-        self.model.act(Input.FORCED, self.now, seconds)
-
-    @rule()
-    def disable(self):
-        self.circuit.disable(now=self.now)
-        self.model.act(Input.DISABLED, self.now)
-
+    @precondition(lambda self: self.model.mode is DISABLED)
     @rule()
     def enable(self):
-        self.circuit.enable(now=self.now)
-        self.model.act(Input.ENABLED, self.now)
+        """Nothing happens while it is disabled, so that does not last long."""
+        self.operator("enable", None)
 
     # -------------------------------------------------------------------------- what always holds
     @invariant()
@@ -502,7 +507,7 @@ class WholeCircuit(RuleBasedStateMachine):
 
 def test_the_whole_circuit():
     """I1 to I8, I15, I16: whatever happens in whatever order, a circuit does what the contract says."""
-    run_state_machine_as_test(WholeCircuit, settings=settings(max_examples=120, stateful_step_count=40, deadline=None))
+    run_state_machine_as_test(WholeCircuit, settings=settings(max_examples=200, stateful_step_count=40, deadline=None))
 
 
 # ---------------------------------------------------------------------------------------------------- a rate
