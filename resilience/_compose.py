@@ -174,7 +174,7 @@ def _refuse_generators(target: Any) -> None:
             f"fn must return its result, {label_of(target)} is {kind}: its items would come unprotected. "
             "Streams are not available in this version; put `with breaker(...).guard():` around the loop"
         )
-    if getattr(target, "__globals__", {}).get("__name__") == "contextlib":
+    if type(target) is FunctionType and target.__globals__.get("__name__") == "contextlib":
         raise ConfigurationError(
             f"fn must do its work when called, {label_of(target)} only makes a context manager: "
             "put `with breaker(...).guard():` around or inside the block instead"

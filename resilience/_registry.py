@@ -17,6 +17,7 @@ from resilience._clock import SYSTEM_CLOCK, Clock, is_real
 from resilience._core.checks import Faults
 from resilience._core.config import BreakerConfig, BulkheadConfig
 from resilience._core.events import ConfigConflict
+from resilience._engine import workers
 from resilience._events import Hub
 from resilience._policies.bulkhead import SharedBulkhead
 from resilience._policies.circuit_breaker import CircuitBreaker
@@ -263,6 +264,7 @@ def _from_default_registry(name: str, config: BreakerConfig) -> CircuitBreaker:
 
 
 def _after_fork_in_child() -> None:
+    workers.after_fork()
     for registry in tuple(_ALL):
         registry.after_fork()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 
 def backoff(attempt: int, *, initial: float, longest: float, jitter: float, chance: float) -> float:
     """Seconds to wait after failed attempt number `attempt` (1 is the first).
@@ -16,5 +18,5 @@ def backoff(attempt: int, *, initial: float, longest: float, jitter: float, chan
 
 
 def fits(wait: float, left: float | None) -> bool:
-    """Whether a wait leaves any time for another attempt; without a deadline it always does."""
-    return left is None or wait < left
+    """Whether a wait leaves any time for another attempt; without a deadline it does, if it ends at all."""
+    return wait < (inf if left is None else left)

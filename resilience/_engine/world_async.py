@@ -143,13 +143,18 @@ class AdoptingWorld(AsyncWorld):
 
     async def attempt(self, call: Call) -> Outcome:
         try:
-            self.used = self._adopted.pop() if self._adopted else self._site.fn(*call.args, **call.kwargs)
+            self.used = self._adopted.pop() if self._adopted else self._call_again(call)
             if self._entering:
                 return Outcome(await self.used.__aenter__())
             # A later call may well answer at once.
             return Outcome(await self.used if AWAITABLE[type(self.used)] else self.used)
         except Exception as error:
             return Outcome(error=error)
+
+    def _call_again(self, call: Call) -> Any:
+        site = self._site
+        args, kwargs = (call.args, call.kwargs) if site.pass_as is None else arguments(site, call)
+        return site.fn(*args, **kwargs)
 
     def close(self) -> None:
         """Close a coroutine that was refused before it could begin."""

@@ -9,7 +9,7 @@ others are classified and reported in full.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from resilience._context import PROBING
 from resilience._policies.marks import MARK
@@ -45,6 +45,7 @@ def failure_lane(breaker: CircuitBreaker, site: Site) -> Callable[[int, Exceptio
 
     def settled(episode: int, error: Exception) -> bool:
         fault: Fault | None = None
+        attributes: dict[str, Any] = {}
         try:
             if error.__context__ is not None:
                 # What was being handled when the call began can't be told in here.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from resilience._context import RETRYING
@@ -198,7 +199,7 @@ class RetryLayers:
         now = self._site.services.clock.monotonic()
         state = RetryState(call, outcome, number, started, now, idle)
         if callable(self._wait):
-            state.upcoming_sleep = max(0.0, float(self._wait(state)))
+            state.upcoming_sleep = _seconds(self._wait(state))
         else:
             state.upcoming_sleep = self._backoff(number) if self._wait is None else self._wait
         if self._stop is not None and self._stop(state):
@@ -239,6 +240,14 @@ class RetryLayers:
                 self._site.label,
             )
         return self._end(outcome, number, "nested", "retry left to the outer call")
+
+
+def _seconds(answer: Any) -> float:
+    """A strategy's answer as a wait: none for what is below 0 or no number, endless for what no float can hold."""
+    try:
+        return max(0.0, float(answer))
+    except OverflowError:
+        return inf
 
 
 def stopped_by(refusal: BaseException | None) -> str:

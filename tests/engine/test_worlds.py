@@ -202,7 +202,7 @@ def test_a_late_result_is_returned():
 
         @retry(3, wait=0, idempotent=True)
         @timeout(5, pass_as="seconds")
-        def fetch(*, seconds):
+        def fetch(*, seconds=None):
             clock.advance(99)
             return "late"
 

@@ -266,8 +266,6 @@ configs = st.builds(
     honour_retry_after=st.booleans(),
     shadow=st.sampled_from([False, False, False, True]),
 )
-# As many failures as open any of these, within the time they may take.
-MOST_FAILURES = 100
 # Exact in binary, so that a wait added to a time is that time later.
 steps = st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.75, 4.0, 8.0])
 verdicts = st.sampled_from([FAILURE, FAILURE, FAILURE, SUCCESS, SUCCESS, ANSWERED, NEUTRAL])
@@ -366,8 +364,11 @@ class WholeCircuit(RuleBasedStateMachine):
     @precondition(lambda self: self.model.state is CLOSED and self.model.mode is not DISABLED)
     @rule(fault=faults)
     def an_outage(self, fault):
-        """I5: nothing but failures: it opens at the N-th, and no later than any mode's limit."""
-        for _ in range(MOST_FAILURES):
+        """I5: with nothing else in the window it opens at the N-th failure at the latest."""
+        trip = self.config.trip
+        if trip.windowed:
+            self.now += trip.window + trip.bucket
+        for _ in range(trip.min_calls if trip.windowed else trip.failures):
             if self.model.state is CLOSED:
                 self.report(*self.ask(), FAILURE, fault)
         assert OPEN is self.circuit.view.state, "I5"

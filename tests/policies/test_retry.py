@@ -1,0 +1,440 @@
+"""The retry's plan in a scripted world: when it goes on, what it waits for, how it ends."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import tenacity
+
+from resilience import BulkheadFullError, CircuitOpenError, FaultKind
+from resilience._context import DEADLINE, RETRYING
+from resilience._core.deadline import Deadline
+from resilience._core.outcome import Outcome
+from resilience._policies.retry import stopped_by
+
+
+def sleeps(plan):
+    return [entry[1] for entry in plan.world.log if entry[0] == "sleep"]
+
+
+def test_a_success_is_the_answer(plan):
+    """One attempt, nothing else."""
+    plan.retry()
+
+    assert "fine" == plan.call(script=["fine"]).value
+    assert ["attempt"] == plan.world.log
+
+
+def test_a_failure_is_repeated_after_a_wait(plan, down):
+    """Backoff doubles from the first wait."""
+    plan.retry(4)
+    outcome = plan.call(script=[down(), down(), down(), "fine"])
+
+    assert "fine" == outcome.value
+    assert [1.0, 2.0, 4.0] == sleeps(plan)
+
+
+def test_no_wait_needs_no_sleep(plan, down):
+    """A wait of nothing does not go through the world."""
+    plan.retry(wait=0.0)
+    plan.call(script=[down(), "fine"])
+
+    assert ["attempt", "attempt"] == plan.world.log
+
+
+def test_the_jitter_is_a_share_of_the_wait(plan, down):
+    """The source of chance is the layer's own, and can be set."""
+    plan.retry(jitter=0.5).rng = lambda: 0.0
+    plan.call(script=[down(), "fine"])
+
+    assert [0.5] == sleeps(plan)
+
+
+def test_later_attempts_know_that_they_are_repeats(plan, down):
+    """The mark is set around every attempt but the first, and gone afterwards."""
+    seen = []
+
+    def attempt(result):
+        return lambda: (seen.append(RETRYING.get()), result)[1]
+
+    plan.retry(3, wait=0.0)
+    plan.call(script=[attempt(down()), attempt(down()), attempt("fine")])
+
+    assert [False, True, True] == seen
+    assert RETRYING.get() is False
+
+
+def test_the_mark_goes_when_an_attempt_is_interrupted(plan, down):
+    """KeyboardInterrupt passes; the context is as before."""
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    plan.retry(3, wait=0.0)
+    with pytest.raises(KeyboardInterrupt):
+        plan.call(script=[down(), interrupt])
+
+    assert RETRYING.get() is False
+
+
+def test_an_answer_of_the_straight_path_is_the_first_attempt(plan, down):
+    """Its failure has been settled already: the plan goes on with the second attempt."""
+    retry = plan.retry(2, wait=0.0)
+    plan.call(script=["unused"])
+    plan.world.log.clear()
+    plan.world.script = ["fine"]
+    call = plan.latest
+    call.first = Outcome(error=down())
+
+    from resilience._engine.plan import link
+    from resilience._engine.world_sync import run
+
+    assert "fine" == run(link(retry.layers())(call)).value
+    assert (["attempt"], None) == (plan.world.log, call.first)
+
+
+def test_a_kind_that_is_not_named(plan, fault_of):
+    """`retry_on` decides."""
+    plan.retry()
+
+    assert 1 == len([plan.call(script=[fault_of(FaultKind.DOWNSTREAM)])])
+    assert ["attempt"] == plan.world.log
+
+
+def test_a_kind_that_is_named(plan, fault_of):
+    """DOWNSTREAM is repeated where the user wants it."""
+    plan.retry(retry_on=frozenset({FaultKind.DOWNSTREAM}), wait=0.0)
+
+    assert "fine" == plan.call(script=[fault_of(FaultKind.DOWNSTREAM), "fine"]).value
+
+
+def test_only_what_was_surely_not_sent(plan, down):
+    """With `safe_only` a lost connection is not repeated, a refused one is."""
+    plan.retry(safe_only=True, wait=0.0)
+
+    assert "down" == str(plan.call(script=[down()]).error)
+    assert "fine" == plan.call(script=[ConnectionRefusedError(111, "refused"), "fine"]).value
+
+
+def test_a_value_that_is_a_fault(plan):
+    """It is repeated; the last one is returned as it is, without an exception to note anything on."""
+    plan.site.judge_result = lambda value: FaultKind.TRANSIENT if value == "busy" else None
+    plan.retry(2, wait=0.0)
+
+    assert "busy" == plan.call(script=["busy", "busy"]).value
+    assert "fine" == plan.call(script=["busy", "fine"]).value
+
+
+def test_a_value_that_is_no_fault(plan):
+    """A judged success is the answer."""
+    plan.site.judge_result = lambda value: None
+    plan.retry()
+
+    assert "fine" == plan.call(script=["fine"]).value
+
+
+def test_the_last_exception_gets_a_note(plan, down):
+    """It leaves unchanged but for that."""
+    plan.retry(2, wait=0.0)
+    last = down("last")
+    outcome = plan.call(script=[down(), last])
+
+    assert last is outcome.error
+    assert ["retry gave up after 2 attempts"] == last.__notes__
+
+
+def test_an_exception_that_takes_no_note(plan):
+    """It leaves all the same."""
+
+    class Proud(ConnectionError):
+        def add_note(self, note):
+            raise RuntimeError("no")
+
+    plan.retry(1)
+    error = Proud("x")
+
+    assert error is plan.call(script=[error]).error
+
+
+def test_an_earlier_outcome_is_emptied(plan, down):
+    """What was given up for another attempt holds nothing any more."""
+    first = Outcome(error=down())
+    plan.retry(2, wait=0.0)
+    plan.call(script=[first, "fine"])
+
+    assert first.error is None
+
+
+# ---------------------------------------------------------------------------------------------- Retry-After
+def test_a_retry_after_raises_the_wait(plan, fault_of):
+    """It is the least wait, not the wait."""
+    plan.retry(3, wait=5.0)
+    plan.call(script=[fault_of(retry_after=7), fault_of(retry_after=2), "fine"])
+
+    assert [7, 5.0] == sleeps(plan)
+
+
+def test_a_retry_after_that_is_too_long(plan, fault_of):
+    """Fail now, and say why."""
+    plan.retry()
+    error = plan.call(script=[fault_of(retry_after=61)]).error
+
+    assert ["retry stopped: the server asks for 61 s, more than max_retry_after"] == error.__notes__
+    assert ["RetryExhausted"] == plan.event_names
+
+
+# ---------------------------------------------------------------------------------------------- deadlines
+def test_a_wait_that_does_not_fit(plan, down):
+    """It is not begun."""
+    plan.timeout(budget=1.0)
+    plan.retry(wait=1.0)
+    error = plan.call(script=[down()]).error
+
+    assert ["retry stopped: a wait of 1 s does not fit the deadline"] == error.__notes__
+    assert [] == sleeps(plan)
+
+
+def test_a_callers_deadline_counts_too(plan, down):
+    """Waits are clipped to the outer deadlines."""
+    plan.retry(wait=1.0)
+    token = DEADLINE.set(Deadline(1, 0))
+    try:
+        error = plan.call(script=[down()]).error
+    finally:
+        DEADLINE.reset(token)
+
+    assert ["retry stopped: a wait of 1 s does not fit the deadline"] == error.__notes__
+
+
+# ---------------------------------------------------------------------------------------------- refusals
+def test_a_refusal_of_the_first_attempt_is_the_answer(plan):
+    """Nothing was sent, so nothing is repeated."""
+    refusal = Outcome.refusal(CircuitOpenError("x"), "somebody")
+    plan.retry()
+
+    assert refusal is plan.call(script=[refusal])
+    assert ["attempt"] == plan.world.log
+
+
+@pytest.mark.parametrize(
+    ("refusal", "note"),
+    [
+        (CircuitOpenError("mail", 30.0), "retry stopped: circuit mail is open, 30 s left"),
+        (CircuitOpenError("mail"), "retry stopped: circuit mail is open"),
+        (BulkheadFullError("room"), "retry stopped: bulkhead room is full"),
+    ],
+)
+def test_a_refusal_of_a_later_attempt(plan, down, refusal, note):
+    """The last real exception leaves, with a note on what refused."""
+    plan.retry(wait=0.0)
+    error = down("real")
+    outcome = plan.call(script=[error, Outcome.refusal(refusal, "somebody")])
+
+    assert error is outcome.error
+    assert [note] == error.__notes__
+    assert note == stopped_by(refusal)
+
+
+def test_no_wait_for_a_circuit_that_stays_open_longer(plan, down):
+    """The retry ends at once, with the name and the time left."""
+    breaker = plan.breaker()
+    plan.retry(5, breaker=breaker)
+    error = plan.call(script=[down(), down()]).error
+
+    assert ["retry stopped: circuit provider is open, 30 s left"] == error.__notes__
+    assert [1.0] == sleeps(plan)
+
+
+def test_a_circuit_that_cools_during_the_wait(plan, down):
+    """The next attempt goes as a probe: it is worth the wait."""
+    breaker = plan.breaker()
+    plan.retry(3, breaker=breaker, wait=31.0)
+
+    assert "back" == plan.call(script=[down(), down(), "back"]).value
+    assert 1 == plan.status.probes_succeeded
+
+
+def test_a_circuit_that_an_operator_has_opened(plan, down):
+    """Nobody can say how long."""
+    breaker = plan.breaker()
+    plan.retry(3, breaker=breaker)
+
+    def fail():
+        breaker.breaker.force_open("maintenance")
+        return down()
+
+    assert ["retry stopped: circuit provider is open"] == plan.call(script=[fail]).error.__notes__
+
+
+def test_an_exempt_call_goes_on_whatever_the_circuit_does(plan, down):
+    """It neither asks nor feeds the breaker, in none of its attempts."""
+    breaker = plan.breaker(unless=lambda: True)
+    plan.retry(3, breaker=breaker, wait=0.0)
+    breaker.breaker.force_open("maintenance")
+
+    assert "fine" == plan.call(script=[down(), "fine"]).value
+
+
+def test_a_probe_is_one_attempt(plan, down):
+    """Its failure is the answer, without a note."""
+    breaker = plan.breaker()
+    plan.retry(3, breaker=breaker, wait=0.0)
+    plan.call(script=[down(), down()])
+    plan.clock.advance(30)
+    outcome = plan.call(script=[down("probe")])
+
+    assert ("probe", False) == (str(outcome.error), hasattr(outcome.error, "__notes__"))
+
+
+# ---------------------------------------------------------------------------------------------- nested
+def test_a_nested_retry_makes_one_attempt(plan, down, caplog):
+    """Inside a repeat it leaves repeating to the outer call, and says so once."""
+    plan.retry(3)
+    mark = RETRYING.set(True)
+    try:
+        with caplog.at_level(logging.WARNING, "resilience"):
+            notes = [plan.call(script=[down()]).error.__notes__ for _ in range(2)]
+    finally:
+        RETRYING.reset(mark)
+
+    assert [["retry left to the outer call"]] * 2 == notes
+    assert 1 == sum("they do not multiply" in record.message for record in caplog.records)
+
+
+# ---------------------------------------------------------------------------------------------- tenacity's strategies
+def test_a_wait_strategy(plan, down):
+    """It is asked after each failure, with what tenacity's own objects read."""
+    plan.retry(4, wait=tenacity.wait_incrementing(start=1, increment=2))
+    plan.call(script=[down(), down(), down(), "fine"])
+
+    assert [1.0, 3.0, 5.0] == sleeps(plan)
+
+
+def test_a_wait_strategy_that_looks_at_the_outcome(plan, down):
+    """The failed attempt has tenacity's future-like methods."""
+    error = down("mine")
+    seen = []
+
+    def wait(state):
+        seen.append((state.outcome.failed, state.outcome.exception(), state.attempt_number, state.args, state.kwargs))
+        with pytest.raises(ConnectionError, match="mine"):
+            state.outcome.result()
+        return -1
+
+    plan.retry(wait=wait)
+    plan.call(1, key=2, script=[error, "fine"])
+
+    assert [(True, error, 1, (1,), {"key": 2})] == seen
+    assert [] == sleeps(plan)
+
+
+def test_a_wait_strategy_after_a_value(plan):
+    """A value that was judged a fault has no exception."""
+    seen = []
+
+    def wait(state):
+        seen.append((state.outcome.failed, state.outcome.exception(), state.outcome.result()))
+        return 0
+
+    plan.site.judge_result = lambda value: FaultKind.TRANSIENT if value == "busy" else None
+    plan.retry(wait=wait)
+    plan.call(script=["busy", "fine"])
+
+    assert [(False, None, "busy")] == seen
+
+
+@pytest.mark.parametrize(("wait", "slept"), [(None, [1.0, 2.0]), (4.0, [4.0, 4.0])])
+def test_a_stop_strategy(plan, down, wait, slept):
+    """It ends the retry beside `max_attempts`, whatever the wait is."""
+    plan.retry(9, wait=wait, stop=tenacity.stop_after_attempt(3))
+    error = plan.call(script=[down()] * 3).error
+
+    assert ["retry gave up after 3 attempts"] == error.__notes__
+    assert slept == sleeps(plan)
+
+
+def test_a_stop_strategy_by_time(plan, down):
+    """The time that counts is the clock's, with the waits in it."""
+    plan.retry(9, wait=4.0, stop=tenacity.stop_after_delay(10))
+    plan.call(script=[down()] * 4)
+
+    assert [4.0, 4.0, 4.0] == sleeps(plan)
+
+
+def test_a_strategy_reads_how_long_it_has_waited(plan, down):
+    """`idle_for`, `upcoming_sleep` and the start are kept up to date."""
+    seen = []
+
+    def stop(state):
+        seen.append((state.idle_for, state.upcoming_sleep, state.seconds_since_start, state.start_time))
+        return False
+
+    plan.clock.advance(100)
+    plan.retry(4, stop=stop)
+    plan.call(script=[down(), down(), "fine"])
+
+    assert [(0.0, 1.0, 0.0, 100.0), (1.0, 2.0, 1.0, 100.0)] == seen
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        tenacity.wait_fixed(1),
+        tenacity.wait_none(),
+        tenacity.wait_random(0, 1),
+        tenacity.wait_exponential(),
+        tenacity.wait_random_exponential(),
+        tenacity.wait_exponential_jitter(),
+        tenacity.wait_chain(tenacity.wait_fixed(1), tenacity.wait_fixed(2)),
+        tenacity.wait_combine(tenacity.wait_fixed(1), tenacity.wait_fixed(2)),
+    ],
+)
+def test_every_wait_strategy_of_tenacity(plan, down, wait):
+    """Each is taken as it is."""
+    plan.retry(3, wait=wait)
+
+    assert "fine" == plan.call(script=[down(), down(), "fine"]).value
+
+
+@pytest.mark.parametrize(
+    "stop",
+    [
+        tenacity.stop_never,
+        tenacity.stop_after_attempt(5),
+        tenacity.stop_after_delay(1000),
+        tenacity.stop_before_delay(1000),
+        tenacity.stop_any(tenacity.stop_after_attempt(5), tenacity.stop_after_delay(1000)),
+        tenacity.stop_all(tenacity.stop_after_attempt(1), tenacity.stop_after_delay(1000)),
+    ],
+)
+def test_every_stop_strategy_of_tenacity(plan, down, stop):
+    """Each is taken as it is."""
+    plan.retry(3, stop=stop)
+
+    assert "fine" == plan.call(script=[down(), down(), "fine"]).value
+
+
+# ---------------------------------------------------------------------------------------------- events
+def test_events_are_built_only_when_wanted(plan, down, monkeypatch):
+    """Without a listener nothing is made."""
+    plan.registry.hub._set(())
+    plan.retry(2, wait=0.0)
+    plan.call(script=[down(), down()])
+
+    assert [] == plan.events
+
+
+def test_events_tell_attempt_wait_and_reason(plan, down):
+    """What a dashboard needs."""
+    plan.retry(2)
+    plan.call(script=[down(), down()])
+    scheduled, exhausted = plan.events
+
+    assert ("module:fn", 1, 1.0, FaultKind.TRANSIENT) == (
+        scheduled.name,
+        scheduled.attempt,
+        scheduled.wait,
+        scheduled.kind,
+    )
+    assert (2, "attempts") == (exhausted.attempts, exhausted.reason)
