@@ -44,7 +44,7 @@ def breaker(
         config: the shared settings; whoever registers the name first sets them. None (default)
             refers to a name registered elsewhere, with the defaults if nobody has by the first call.
         on_open: FAIL (default) raises `CircuitOpenError`; BYPASS skips the call and returns `fallback`.
-        fallback: with BYPASS, a value, or a function that is given the call's arguments, defaults included (default None).
+        fallback: with BYPASS, a value, or a function of the call's arguments, of which it may leave out those that have defaults (default None).
         unless: a predicate of the call's arguments; where it is true the call neither asks nor feeds the breaker.
         key: not available in this version.
         classify: a `Classifier`, or a function of the exception that returns a `Fault`, a
@@ -202,7 +202,7 @@ def bulkhead(
         max_waiting: callers in line (≥ 0; default 10 × max_in_flight); beyond it a caller is refused at once.
         wait: seconds this call site stands in line (≥ 0, default 0: refused at once). Strict first in, first out.
         on_reject: FAIL (default) raises `BulkheadFullError`; BYPASS skips the call and returns `fallback`.
-        fallback: with BYPASS, a value, or a function that is given the call's arguments, defaults included (default None).
+        fallback: with BYPASS, a value, or a function of the call's arguments, of which it may leave out those that have defaults (default None).
         registry: where the name lives (default: the current registry).
 
     Raises:

@@ -47,6 +47,7 @@ def make_closure(parts: Parts, runner: Runner, is_async: bool) -> dict[str, Any]
         "RuntimeError": RuntimeError,
         "adopt": runner.adopt,
         "awaitable": AWAITABLE,
+        "plain": AWAITABLE.plain,
         "fn": parts.site.fn,
         "interrupted": runner.interrupted,
         "outer_deadline": DEADLINE.get,

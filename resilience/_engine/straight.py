@@ -5,26 +5,23 @@ closed, a slot is free and the function succeeds. So each decorated function get
 wrapper with its own exact signature that does just this: one look at the door, slot,
 timer, call, count. Whatever else happens is handed to the plan.
 
-What is generated from: the parameter names of the function's code object, if each is
-an identifier that the compiler takes as it is, and the set of policies. Free text
-(names, docstrings) never enters the source; a signature that can't be read or could
-clash becomes `*args, **kwargs`. No local holds an exception at the moment one is raised, or the
-exception, its traceback and the frame would keep the arguments alive in a ring.
+What is generated from: the signature (see `signature`) and the set of policies. Free
+text (names, docstrings) never enters the source. No local holds an exception at the
+moment one is raised, or the exception, its traceback and the frame would keep the
+arguments alive in a ring.
 """
 
 from __future__ import annotations
 
 import linecache
-from keyword import iskeyword
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from resilience._engine.signature import GENERIC, PREFIX, Signature, signature_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PREFIX = "_r_"
-
-_VARARGS, _VARKEYWORDS = 0x04, 0x08
 _CACHE_SIZE = 4096
 
 
@@ -39,76 +36,6 @@ class Shape(NamedTuple):
     retry: bool
     fail_fast: bool
     """An open circuit raises at this call site; otherwise the plan decides."""
-
-
-class Signature(NamedTuple):
-    """Source texts of a parameter list, of the same arguments passed on, and of both as a tuple and a dict."""
-
-    parameters: str
-    passed: str
-    positional: str
-    keywords: str
-
-
-GENERIC = Signature("*args, **kwargs", "*args, **kwargs", "args", "kwargs")
-
-
-# ---------------------------------------------------------------------------------------------- the signature
-def signature_of(fn: object) -> Signature:
-    """The exact parameter list of a plain function, or the generic one.
-
-    Read from the code object: `inspect.signature` would follow `__wrapped__` to a
-    function with another list.
-    """
-    code = getattr(fn, "__code__", None)
-    if type(fn) is not FunctionType or not isinstance(code, CodeType):
-        return GENERIC
-    names = code.co_varnames
-    positional = names[: code.co_argcount]
-    keyword_only = names[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-    at = code.co_argcount + code.co_kwonlyargcount
-    varargs = varkeywords = ""
-    if code.co_flags & _VARARGS:
-        varargs, at = names[at], at + 1
-    if code.co_flags & _VARKEYWORDS:
-        varkeywords = names[at]
-    every = [*positional, *keyword_only, *filter(None, (varargs, varkeywords))]
-    if len(set(every)) != len(every) or not all(map(_is_harmless, every)):
-        return GENERIC
-    parameters = list(positional)
-    if code.co_posonlyargcount:
-        parameters.insert(code.co_posonlyargcount, "/")
-    if varargs:
-        parameters.append("*" + varargs)
-    elif keyword_only:
-        parameters.append("*")
-    parameters += keyword_only
-    star = ["*" + varargs] if varargs else []
-    stars = ["**" + varkeywords] if varkeywords else []
-    return Signature(
-        ", ".join([*parameters, *stars]),
-        ", ".join([*positional, *star, *(f"{name}={name}" for name in keyword_only), *stars]),
-        "(" + "".join(f"{part}, " for part in [*positional, *star]) + ")",
-        "{" + ", ".join([*(f"'{name}': {name}" for name in keyword_only), *stars]) + "}",
-    )
-
-
-def _is_harmless(name: str) -> bool:
-    """Whether a parameter's name may stand in source: anything else could be text made to be code."""
-    return (
-        name.isidentifier()
-        and not iskeyword(name)
-        and not name.startswith(PREFIX)
-        and name != "__debug__"
-        and (name.isascii() or _is_normal(name))
-    )
-
-
-def _is_normal(name: str) -> bool:
-    """Whether the compiler, which normalizes every name, would leave this one as it is."""
-    import unicodedata
-
-    return unicodedata.is_normalized("NFKC", name)
 
 
 # ---------------------------------------------------------------------------------------------- the source
@@ -196,7 +123,8 @@ def _body(lines: _Lines, shape: Shape, sig: Signature, wait: str) -> None:
     lines.add("else:")
     lines.deeper()
     if not shape.is_async:
-        lines.add(f"if @awaitable[@type(@result)]: return @adopt(@result, {sig.positional}, {sig.keywords})")
+        lines.add("if @type(@result) not in @plain and @awaitable[@type(@result)]:")
+        lines.add(f"    return @adopt(@result, {sig.positional}, {sig.keywords})")
     if shape.breaker:
         edge = " or @time.monotonic() >= @circuit.edge" if shape.windowed else ""
         lines.add(f"if @circuit.clean != @episode{edge}: @succeeded(@episode)")
@@ -248,6 +176,7 @@ NAMES = (
     "new_deadline",
     "outer_deadline",
     "past",
+    "plain",
     "queue",
     "recover",
     "refuse",

@@ -10,6 +10,7 @@ from resilience._core.order import Layer
 from resilience._core.outcome import Outcome
 from resilience._core.permit import Permit
 from resilience._core.view import FOREVER
+from resilience._policies.fallback import Fallback
 from resilience._policies.marks import counts_first
 from resilience._policies.verdicts import end_of, interrupted_verdict
 from resilience._words import OnOpen, TimeoutScope, Verdict
@@ -44,7 +45,7 @@ class BreakerLayers:
         self._found: CircuitBreaker | None = None
         self._site = site
         self._on_open = on_open
-        self._fallback = fallback
+        self._fallback = Fallback(fallback)
         self._unless = unless
         self._per_call = per_call
 
@@ -82,7 +83,7 @@ class BreakerLayers:
         if outcome.refused_by is self and self._on_open is OnOpen.BYPASS:
             outcome.discard()
             self.breaker.note_bypass(self._site.label)
-            return await call.world.invoke(constant_or_call(self._fallback), call.args, call.kwargs)
+            return await self._fallback.answer(call)
         return outcome
 
     def refusal(self) -> float | None:
@@ -210,10 +211,3 @@ class BreakerLayers:
     def _lease(self) -> float:
         site = self._site
         return site.per_attempt or site.budget or 0.0
-
-
-def constant_or_call(fallback: Any) -> Callable[..., Any]:
-    """A fallback as a function of the call's arguments; a value stands for itself."""
-    if callable(fallback):
-        return fallback  # type: ignore[no-any-return]  # callable() is all there is to know
-    return lambda *args, **kwargs: fallback

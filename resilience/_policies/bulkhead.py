@@ -16,7 +16,7 @@ from resilience._core.events import BulkheadRejected, Bypassed
 from resilience._core.order import Layer
 from resilience._core.outcome import Outcome
 from resilience._core.slots import Slots, Ticket
-from resilience._policies.breaker import constant_or_call
+from resilience._policies.fallback import Fallback
 from resilience._words import OnReject
 from resilience.errors import BulkheadFullError
 
@@ -124,7 +124,7 @@ class BulkheadLayers:
         self._site = site
         self._wait = wait
         self._on_reject = on_reject
-        self._fallback = fallback
+        self._fallback = Fallback(fallback)
 
     @property
     def bulkhead(self) -> SharedBulkhead:
@@ -151,7 +151,7 @@ class BulkheadLayers:
             return outcome
         outcome.discard()
         self.bulkhead.note_bypass(self._site.label)
-        return await call.world.invoke(constant_or_call(self._fallback), call.args, call.kwargs)
+        return await self._fallback.answer(call)
 
     async def around(self, call: Call, inner: Inner) -> Outcome:
         """Hold a slot while everything inside runs."""

@@ -131,7 +131,7 @@ def test_full_rejects_at_once(env):
 
 def test_bypass_value(env):
     """Section 7: on_reject=BYPASS returns the fallback."""
-    inner = bulkhead("pool", max_in_flight=1, on_reject=OnReject.BYPASS, fallback=lambda arg=None: ("spare", arg))(
+    inner = bulkhead("pool", max_in_flight=1, on_reject=OnReject.BYPASS, fallback=lambda arg, key=None: ("spare", arg))(
         env.function(lambda arg: arg)
     )
     if env.is_async:

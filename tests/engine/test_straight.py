@@ -12,7 +12,8 @@ import pytest
 
 from resilience import BreakerConfig, CircuitState, Consecutive, Registry, breaker, timeout, use_registry
 from resilience._engine import straight
-from resilience._engine.straight import GENERIC, NAMES, Shape, compile_wrapper, rebind, signature_of, source_of
+from resilience._engine.signature import GENERIC, signature_of
+from resilience._engine.straight import NAMES, Shape, compile_wrapper, rebind, source_of
 
 
 def shape(**options):

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resilience import BreakerConfig, breaker, bulkhead, describe
-from resilience._engine.straight import GENERIC, signature_of
+from resilience._engine.signature import GENERIC, signature_of
 
 guard = breaker("injection", BreakerConfig())
 

@@ -1,0 +1,553 @@
+"""I19: pickle, spawn and fork."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import functools
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pytest
+import tenacity
+
+from resilience import (
+    BreakerConfig,
+    BulkheadConfig,
+    BulkheadFullError,
+    CircuitOpenError,
+    CircuitState,
+    ConfigurationError,
+    Consecutive,
+    FailureRate,
+    Fault,
+    FaultFlag,
+    FaultKind,
+    OnOpen,
+    OnReject,
+    Registry,
+    RejectedError,
+    ResilienceError,
+    TimeoutExceeded,
+    breaker,
+    bulkhead,
+    compose,
+    default_registry,
+    idempotent,
+    retry,
+    timeout,
+    use_registry,
+)
+
+PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
+
+
+def through(thing, protocol):
+    return pickle.loads(pickle.dumps(thing, protocol))
+
+
+ERRORS = [
+    ConfigurationError("a must be > 0", "b must be < 1"),
+    RejectedError("api", 3.5),
+    CircuitOpenError("api", 3.5),
+    CircuitOpenError("api"),
+    CircuitOpenError("api", None),
+    BulkheadFullError("pool"),
+    BulkheadFullError("pool", 1.0),
+    TimeoutExceeded("budget", 30.0),
+    TimeoutExceeded("attempt", 0.5),
+    ResilienceError("x"),
+]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("error", ERRORS, ids=repr)
+def test_errors(error, protocol):
+    """Section 10: picklable on every protocol with all fields."""
+    back = through(error, protocol)
+
+    assert type(error) is type(back)
+    assert str(error) == str(back)
+    assert vars(error) == vars(back)
+    assert error.args == back.args
+    assert error.fault_kind is back.fault_kind
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_errors_with_keywords(protocol):
+    """Section 10: however they were made."""
+    error = CircuitOpenError(name="api", retry_after=2.0)
+    back = through(error, protocol)
+    assert ("api", 2.0) == (back.name, back.retry_after)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_errors_keep_notes_and_survive_copy(protocol):
+    """Section 10: notes go along; copy works too."""
+    error = CircuitOpenError("api", 2.0)
+    error.add_note("note")
+    assert ["note"] == through(error, protocol).__notes__
+    assert ("api", 2.0) == (copy.copy(error).name, copy.deepcopy(error).retry_after)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_raised_errors(registry, protocol):
+    """Section 10: real ones, as they are raised."""
+    fn = breaker("api", BreakerConfig())(lambda: None)
+    registry.get("api").force_open("drill", seconds=5)
+    with pytest.raises(CircuitOpenError) as caught:
+        fn()
+    back = through(caught.value, protocol)
+    assert (caught.value.name, caught.value.retry_after) == (back.name, back.retry_after)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(
+    "config",
+    [
+        BreakerConfig(),
+        BreakerConfig.cloud(),
+        BreakerConfig(Consecutive(3, within=5), trip_on_status={401}, answered="ignore", shadow=True),
+        Consecutive(3),
+        FailureRate(),
+        BulkheadConfig(3),
+        Fault(FaultKind.TRANSIENT, {FaultFlag.UNSENT}, status=503, retry_after=3.0),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_values(config, protocol):
+    """I19: configurations are values."""
+    assert config == through(config, protocol)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_policies(registry, protocol):
+    """I19: policies and references pickle as name and config."""
+    for policy in (
+        retry(2, idempotent=True),
+        retry(3, wait=tenacity.wait_fixed(2), stop=tenacity.stop_after_delay(5)),
+        timeout(5, per_attempt=2),
+        bulkhead("pool", max_in_flight=3, wait=1, on_reject=OnReject.BYPASS, fallback=7),
+        bulkhead(max_in_flight=3),
+        breaker("api", BreakerConfig(cooldown=7), on_open=OnOpen.BYPASS, fallback=7),
+        breaker("api"),
+    ):
+        back = through(policy, protocol)
+        assert type(policy) is type(back)
+        assert repr(policy).split(" at 0x")[0] == repr(back).split(" at 0x")[0]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_reference_with_a_guard_behind_it(registry, protocol):
+    """I19: a reference that has been used pickles as well."""
+    ref = breaker("api", BreakerConfig(cooldown=7))
+    with ref.guard():
+        pass
+    back = through(ref, protocol)
+    assert ("api", 7.0) == (back.name, back.config.cooldown)
+    with back.guard():
+        pass
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_unpickled_reference_means_the_same_breaker(registry, protocol):
+    """I19: by name, in the registry of the process that reads it."""
+    ref = breaker("api", BreakerConfig(cooldown=7))
+    ref.force_open("drill")
+    assert through(ref, protocol).is_open()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_policy_set(registry, protocol):
+    """I19: a composed set is a policy value too."""
+    careful = compose(retry(2, wait=0, idempotent=True), breaker("api", BreakerConfig()))
+    careful.call(len, "abc")
+    assert 3 == through(careful, protocol).call(len, "abc")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_breaker_by_name(protocol):
+    """I19: breakers by name."""
+    name = f"pickled{protocol}"
+    shared = default_registry().breaker(name, BreakerConfig(cooldown=7))
+    assert shared is through(shared, protocol)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_permits_guards_registries_refuse(registry, protocol):
+    """I19: permits, guards, registries refuse."""
+    shared = registry.breaker("api", BreakerConfig())
+    own = breaker("api", classify_result=lambda value: None)
+    for thing in (shared.try_acquire(), shared.guard(), breaker("api").guard(), own.guard(), registry):
+        with pytest.raises((TypeError, pickle.PicklingError, ConfigurationError)):
+            pickle.dumps(thing, protocol)
+        with pytest.raises((TypeError, pickle.PicklingError, ConfigurationError)):
+            copy.deepcopy(thing)
+
+
+@breaker("module-level", BreakerConfig())
+def module_level(arg):
+    return arg
+
+
+@retry(2, wait=0)
+@idempotent
+async def module_level_async(arg):
+    return arg
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_module_level_functions_by_name(protocol, monkeypatch):
+    """Issue 2, Build 6: pickling of module-level decorated functions by name."""
+    monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__) or sys.modules[module_level.__module__])
+    assert module_level is through(module_level, protocol)
+    assert module_level_async is through(module_level_async, protocol)
+    assert 3 == through(functools.partial(module_level, 3), protocol)()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_status_pickles(registry, protocol):
+    """I19: a status is a record."""
+    status = registry.breaker("api", BreakerConfig()).status()
+    assert status.as_dict() == through(status, protocol).as_dict()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_events_pickle(registry, events, protocol):
+    """I19, section 12: events are frozen records of plain fields."""
+    registry.breaker("api", BreakerConfig()).force_open("drill", actor="ann")
+    assert events == through(events, protocol)
+
+
+@pytest.mark.parametrize("word", [FaultKind.TRANSIENT, CircuitState.OPEN, OnOpen.BYPASS])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_enum_members_stay_themselves(word, protocol):
+    """I19: members are compared by identity."""
+    assert word is through(word, protocol)
+    assert word is copy.deepcopy(word)
+
+
+# ------------------------------------------------------------------------------------------ fork
+fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+
+
+def in_child(check):
+    """Run `check` in a forked child; its exception's text comes back."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(reading)
+            try:
+                check()
+                report = b"ok"
+            except BaseException as exc:
+                report = f"{type(exc).__name__}: {exc}".encode()[:4000]
+            os.write(writing, report)
+        finally:
+            os._exit(0)
+    os.close(writing)
+    import select
+
+    ready, _, _ = select.select([reading], [], [], 5)
+    report = os.read(reading, 4096) if ready else b"the child hangs"
+    os.close(reading)
+    if not ready:
+        os.kill(pid, 9)
+    os.waitpid(pid, 0)
+    return report.decode()
+
+
+@fork
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_bulkhead_starts_full_in_the_child(registry):
+    """I19: in a forked child a bulkhead starts full (of free slots)."""
+    pool = registry.bulkhead("pool", BulkheadConfig(2))
+    other = bulkhead("pool")(lambda: "in")
+
+    def check():
+        assert 0 == pool.in_flight, pool.in_flight
+        assert "in" == other()
+        assert 0 == pool.in_flight, pool.in_flight
+
+    @bulkhead("pool")
+    def one():
+        @bulkhead("pool")
+        def two():
+            return in_child(check)
+
+        return two()
+
+    assert "ok" == one()
+
+
+@fork
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_slots_held_across_a_fork_do_not_overfill_the_child(registry):
+    """I8: a call that was in flight at the fork ends in the child too, without a slot too many."""
+    pool = registry.bulkhead("pool", BulkheadConfig(1))
+    report = []
+
+    @bulkhead("pool")
+    def fn():
+        def check():
+            pass
+
+        # The child unwinds this very call: it must not give back a slot that the reset gave already.
+        pid = os.fork()
+        if pid:
+            report.append(pid)
+        return pid
+
+    reading, writing = os.pipe()
+    pid = fn()
+    if pid == 0:
+        try:
+            fits = 0
+
+            def deeper():
+                nonlocal fits
+                fits += 1
+                inner()
+
+            inner = bulkhead("pool")(deeper)
+            try:
+                inner()
+            except BulkheadFullError:
+                pass
+            os.write(writing, f"{fits} {pool.in_flight}".encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    text = os.read(reading, 100).decode()
+    os.close(reading)
+    os.waitpid(pid, 0)
+    assert "1 0" == text
+
+
+@fork
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_parents_probe_is_not_the_childs(registry, clock, trips_at):
+    """I19: the parent's probe is not the child's: the child may probe at once."""
+    shared = registry.breaker("api", trips_at(1, cooldown=30))
+    shared.on_failure(shared.try_acquire(), FaultKind.TRANSIENT)
+    clock.advance(30)
+    probe = shared.try_acquire()
+
+    def check():
+        assert not shared.is_open(), "is_open"
+        mine = shared.try_acquire()
+        assert mine.probe
+        shared.on_success(mine)
+        assert CircuitState.CLOSED is shared.state, shared.state
+        status = shared.status()
+        assert status.probes_started == status.probes_succeeded + status.probes_failed + status.probes_released, status
+
+    assert "ok" == in_child(check)
+    shared.on_success(probe)
+    assert CircuitState.CLOSED is shared.state
+
+
+@fork
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_state_goes_along_into_the_child(registry, clock, trips_at):
+    """Section 4: in memory, per process: the child starts from what the parent knew."""
+    shared = registry.breaker("api", trips_at(1, cooldown=30))
+    shared.on_failure(shared.try_acquire(), FaultKind.TRANSIENT)
+
+    def check():
+        assert shared.is_open()
+        shared.reset()
+
+    assert "ok" == in_child(check)
+    assert shared.is_open()
+
+
+@fork
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_fork_while_another_thread_is_in_the_critical_section(registry, trips_at):
+    """I19: a lock held by a thread that is not in the child never hangs it."""
+    shared = registry.breaker("api", trips_at(3))
+    fn = breaker("api")(lambda: 1)
+    stop = threading.Event()
+
+    def hammer():
+        while not stop.is_set():
+            shared.on_failure(shared.try_acquire(), FaultKind.TRANSIENT) if not shared.is_open() else shared.reset()
+
+    threads = [threading.Thread(target=hammer, daemon=True) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+
+    def check():
+        for _ in range(20):
+            if shared.is_open():
+                shared.reset()
+            shared.on_failure(shared.try_acquire(), FaultKind.TRANSIENT)
+        shared.reset()
+        fn()
+
+    try:
+        for _ in range(15):
+            assert "ok" == in_child(check)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(5)
+
+
+@fork
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_waiters_of_the_parent_are_not_in_the_childs_line(registry):
+    """I19: the line is empty in the child."""
+    pool = registry.bulkhead("pool", BulkheadConfig(1))
+    leave = threading.Event()
+    holder = threading.Thread(target=bulkhead("pool")(lambda: leave.wait(5)), daemon=True)
+    holder.start()
+    waiter = threading.Thread(target=bulkhead("pool", wait=4)(lambda: None), daemon=True)
+    gate = threading.Event()
+    while pool.in_flight != 1:
+        gate.wait(0.001)
+    waiter.start()
+    while pool.waiting != 1:
+        gate.wait(0.001)
+
+    def check():
+        assert 0 == pool.waiting, pool.waiting
+        assert "in" == bulkhead("pool")(lambda: "in")()
+
+    try:
+        assert "ok" == in_child(check)
+    finally:
+        leave.set()
+        holder.join(5)
+        waiter.join(5)
+
+
+@fork
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_worker_threads_start_anew_in_the_child(registry):
+    """I19: workers are threads of the parent; the child makes its own."""
+    from resilience import interruptible
+
+    @timeout(5)
+    @interruptible(max_workers=2)
+    def fn():
+        return "fine"
+
+    assert "fine" == fn()
+    assert "fine" == fn()
+
+    def check():
+        for _ in range(5):
+            assert "fine" == fn()
+
+    assert "ok" == in_child(check)
+
+
+@fork
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_fork_inside_a_worker(registry):
+    """I19: a fork from inside a worker thread harms neither side."""
+    from resilience import interruptible
+
+    def check():
+        assert "fine" == quick()
+
+    @timeout(5)
+    @interruptible(max_workers=2)
+    def quick():
+        return "fine"
+
+    @timeout(5)
+    @interruptible
+    def fn():
+        return in_child(check)
+
+    assert "ok" == fn()
+
+
+@fork
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_async_timer_in_the_child(registry):
+    """I19: a timed async function works in a child that makes a loop of its own."""
+
+    @timeout(0.01)
+    async def fn(hangs):
+        if hangs:
+            await asyncio.Event().wait()
+        return "fine"
+
+    assert "fine" == asyncio.run(fn(False))
+
+    def check():
+        assert "fine" == asyncio.run(fn(False))
+        try:
+            asyncio.run(fn(True))
+        except TimeoutExceeded:
+            return
+        raise AssertionError("no timeout")
+
+    assert "ok" == in_child(check)
+
+
+@fork
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_default_registry_reacts_to_a_fork_too():
+    """I19: every registry that lives is told."""
+    with use_registry(Registry()) as mine:
+        pools = [default_registry().bulkhead("fork-default", BulkheadConfig(1)), mine.bulkhead("fork-mine", BulkheadConfig(1))]
+
+        def check():
+            assert [0, 0] == [pool.in_flight for pool in pools]
+
+        @bulkhead("fork-default", registry=default_registry())
+        def outer():
+            return bulkhead("fork-mine")(lambda: in_child(check))()
+
+        assert "ok" == outer()
+
+
+def test_spawned_child_gets_references_by_name(tmp_path):
+    """I19: spawn: a reference and errors cross a process pool."""
+    program = tmp_path / "spawned.py"
+    program.write_text(
+        textwrap.dedent(
+            """
+            import multiprocessing
+            from concurrent.futures import ProcessPoolExecutor
+            from resilience import BreakerConfig, CircuitOpenError, breaker
+
+            @breaker("spawned", BreakerConfig(cooldown=7))
+            def call(arg):
+                return arg * 2
+
+            def refuse(ref):
+                ref.force_open("drill", seconds=5)
+                with ref.guard():
+                    pass
+
+            if __name__ == "__main__":
+                context = multiprocessing.get_context("spawn")
+                with ProcessPoolExecutor(1, mp_context=context) as pool:
+                    assert pool.submit(call, 21).result(20) == 42
+                    try:
+                        pool.submit(refuse, breaker("spawned")).result(20)
+                    except CircuitOpenError as exc:
+                        assert exc.name == "spawned", exc.name
+                        assert 4 < exc.retry_after <= 5
+                    else:
+                        raise AssertionError("no refusal")
+                    assert not breaker("spawned").is_open()
+                print("ok")
+            """
+        )
+    )
+    ran = subprocess.run(
+        [sys.executable, str(program)], capture_output=True, text=True, timeout=30, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    )
+    assert ("ok\n", "") == (ran.stdout, ran.stderr)
