@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
-from resilience._context import DEADLINE
-from resilience._core.deadline import Deadline, UncountedDeadline, is_past
-from resilience._engine.awaitables import AWAITABLE
+from resilience._core.deadline import fixed_deadline
 from resilience._engine.straight import Shape
 from resilience._policies.lane import failure_lane, front_door
 from resilience._words import OnOpen
@@ -41,24 +38,23 @@ def choose_shape(parts: Parts, is_async: bool) -> Shape | None:
 
 
 def make_closure(parts: Parts, runner: Runner, is_async: bool) -> dict[str, Any]:
+    """Everything a wrapper of this function needs; stand-ins for what is not found yet."""
     closure: dict[str, Any] = {
-        "Exception": Exception,
-        "IndexError": IndexError,
-        "RuntimeError": RuntimeError,
         "adopt": runner.adopt,
-        "awaitable": AWAITABLE,
-        "plain": AWAITABLE.plain,
         "fn": parts.site.fn,
         "interrupted": runner.interrupted,
-        "outer_deadline": DEADLINE.get,
         "recover": runner.recover,
         "settled": _nothing_to_settle,
         "slow": runner.run,
-        "time": time,
-        "type": type,
+        "timed_out": runner.timed_out,
     }
-    if is_async:
-        closure |= _async_closure(parts, runner)
+    timeout = parts.given.timeout
+    if is_async and timeout is not None and timeout.budget is not None:
+        from resilience._engine.timers import Buckets
+
+        closure["buckets"] = buckets = Buckets()
+        parts.home.watch_clock(buckets)
+        closure["new_deadline"] = fixed_deadline(timeout.budget, timeout.counts)
     if parts.pending:
         closure |= {"circuit": NOT_YET, "door": _nothing, "queue": (None,)}
     return closure | shared_closure(parts, runner)
@@ -69,48 +65,24 @@ def shared_closure(parts: Parts, runner: Runner) -> dict[str, Any]:
     closure: dict[str, Any] = {}
     if parts.pending:
         return closure
+    closure["slow"] = runner.run
     if parts.breaker is not None:
         breaker = parts.breaker.breaker
         closure |= {
             "circuit": breaker.circuit,
-            "count": breaker.circuit.totals.successes.tick,
+            "counter": breaker.circuit.totals.successes.ticks,
             "door": front_door(breaker),
             "refuse": breaker.refuse,
             "settled": failure_lane(breaker, parts.site),
             "succeeded": breaker.succeed,
-            "slow": runner.run,
         }
     if parts.bulkhead is not None:
-        slots = parts.bulkhead.bulkhead.slots
+        bulkhead = parts.bulkhead.bulkhead
         closure |= {
-            "take": slots.free.pop,
-            "give": slots.free.append,
-            "queue": slots.queue,
-            "hand_over": parts.bulkhead.bulkhead.hand_over,
-            "slow": runner.run,
-        }
-    return closure
-
-
-def _async_closure(parts: Parts, runner: Runner) -> dict[str, Any]:
-    import asyncio
-
-    from resilience._engine import timers
-
-    closure: dict[str, Any] = {"CancelledError": asyncio.CancelledError}
-    if parts.given.timeout is not None and parts.given.timeout.budget is not None:
-        buckets = timers.Buckets()
-        parts.home.watch_clock(buckets)
-        closure |= {
-            "buckets": buckets,
-            "is_ours": timers.is_ours,
-            "new_deadline": Deadline if parts.given.timeout.counts else UncountedDeadline,
-            "past": is_past,
-            "reset_deadline": DEADLINE.reset,
-            "seconds": parts.given.timeout.budget,
-            "set_deadline": DEADLINE.set,
-            "this_task": asyncio.current_task,
-            "timed_out": runner.timed_out,
+            "take": bulkhead.slots.free.pop,
+            "give": bulkhead.slots.free.append,
+            "queue": bulkhead.slots.queue,
+            "hand_over": bulkhead.hand_over,
         }
     return closure
 

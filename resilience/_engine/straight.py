@@ -14,9 +14,13 @@ arguments alive in a ring.
 from __future__ import annotations
 
 import linecache
+import time
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from resilience._context import DEADLINE
+from resilience._core.deadline import is_past
+from resilience._engine.awaitables import AWAITABLE
 from resilience._engine.signature import GENERIC, PREFIX, Signature, signature_of
 
 if TYPE_CHECKING:
@@ -46,8 +50,8 @@ def source_of(shape: Shape, sig: Signature) -> str:
     """
     lines = _Lines()
     define, wait = ("async def", "await ") if shape.is_async else ("def", "")
-    slow = f"return {wait}@slow({sig.passed})"
-    lines.add(f"def make({', '.join('@' + name for name in NAMES)}):")
+    slow = f"return {wait}@cold.slow({sig.passed})"
+    lines.add(f"def make({', '.join('@' + name for name in (*HOT, 'cold'))}):")
     lines.deeper()
     lines.add(f"{define} wrapper({sig.parameters}):")
     lines.deeper()
@@ -74,8 +78,8 @@ def _door(lines: _Lines, shape: Shape, slow: str) -> None:
     lines.add("@episode = @circuit.closed_windowed" if shape.windowed else "@episode = @circuit.closed")
     lines.add("if not @episode:")
     if shape.fail_fast:
-        lines.add("    @wait = @door()")
-        lines.add("    if @wait is not None: raise @refuse(@wait)")
+        lines.add("    @wait = @cold.door()")
+        lines.add("    if @wait is not None: raise @cold.refuse(@wait)")
     lines.add("    " + slow)
 
 
@@ -99,7 +103,10 @@ def _enter(lines: _Lines, shape: Shape, slow: str) -> None:
         lines.add("except @IndexError: @slot = None")
         lines.add("if @slot is None: " + slow)
     if shape.budget:
-        lines.add("@deadline = @new_deadline(@seconds, @started, @outer, @task.cancelling())")
+        lines.add("@deadline = @new_deadline()")
+        lines.add("@deadline.started = @started")
+        lines.add("if @outer is not None: @deadline.outer = @outer")
+        lines.add("if @task.cancelling(): @deadline.noted = @task.cancelling()")
         lines.add("@token = @set_deadline(@deadline)")
         lines.add("@bucket.entries[@task] = @deadline")
         lines.add("if not @bucket.armed: @bucket.arm(@deadline)")
@@ -114,25 +121,25 @@ def _body(lines: _Lines, shape: Shape, sig: Signature, wait: str) -> None:
     lines.add("except @Exception as @error:")
     if not shape.retry:
         # Settled in place where nothing outside has to be known: a bare raise adds no frame.
-        lines.add("    if @settled(@episode, @error): raise")
+        lines.add("    if @cold.settled(@episode, @error): raise")
     lines.add("    @failed = @error")
     if shape.is_async and shape.breaker:
         lines.add("except @CancelledError as @error:")
-        lines.add("    @interrupted(@episode, @error, @started)")
+        lines.add("    @cold.interrupted(@episode, @error, @started)")
         lines.add("    raise")
     lines.add("else:")
     lines.deeper()
     if not shape.is_async:
         lines.add("if @type(@result) not in @plain and @awaitable[@type(@result)]:")
-        lines.add(f"    return @adopt(@result, {sig.positional}, {sig.keywords})")
+        lines.add(f"    return @cold.adopt(@result, {sig.positional}, {sig.keywords})")
     if shape.breaker:
         edge = " or @time.monotonic() >= @circuit.edge" if shape.windowed else ""
-        lines.add(f"if @circuit.clean != @episode{edge}: @succeeded(@episode)")
-        lines.add("else: @count()")
+        lines.add(f"if @circuit.clean != @episode{edge}: @cold.succeeded(@episode)")
+        lines.add("else: @next(@counter)")
     lines.add("return @result")
     lines.shallower()
     lines.add("try:")
-    lines.add(f"    return {wait}@recover(@episode, @failed, {sig.positional}, {sig.keywords})")
+    lines.add(f"    return {wait}@cold.recover(@episode, @failed, {sig.positional}, {sig.keywords})")
     lines.add("finally:")
     lines.add("    del @failed")
 
@@ -143,7 +150,7 @@ def _leave(lines: _Lines, shape: Shape) -> None:
         lines.add("except @CancelledError as @error:")
         lines.add("    @deadline.active = False")
         lines.add("    if @bucket.entries.pop(@task, None) is None and @is_ours(@deadline, @task):")
-        lines.add("        raise @timed_out(@deadline) from @error")
+        lines.add("        raise @cold.timed_out(@deadline) from @error")
         lines.add("    raise")
     lines.add("finally:")
     if shape.budget:
@@ -154,45 +161,56 @@ def _leave(lines: _Lines, shape: Shape) -> None:
         lines.add("        if @bucket.entries.pop(@task, None) is None: @is_ours(@deadline, @task)")
     if shape.bulkhead:
         lines.add("    @give(@slot)")
-        lines.add("    if @queue: @hand_over()")
+        lines.add("    if @queue: @cold.hand_over()")
 
 
-NAMES = (
-    "CancelledError",
-    "Exception",
-    "IndexError",
-    "RuntimeError",
+HOT = ("buckets", "circuit", "counter", "fn", "give", "new_deadline", "queue", "take")
+"""What a wrapper's closure may hold: each cell costs every call a little, so it is only what a healthy call needs."""
+
+COLD = (
     "adopt",
-    "awaitable",
-    "buckets",
-    "circuit",
-    "count",
     "door",
-    "fn",
-    "give",
     "hand_over",
     "interrupted",
-    "is_ours",
-    "new_deadline",
-    "outer_deadline",
-    "past",
-    "plain",
-    "queue",
     "recover",
     "refuse",
-    "reset_deadline",
-    "seconds",
-    "set_deadline",
     "settled",
     "slow",
     "succeeded",
-    "take",
-    "this_task",
-    "time",
     "timed_out",
-    "type",
 )
-"""What a wrapper's closure may hold; each stands in the source with the prefix."""
+"""What only leaves the straight path: attributes of one object in the closure."""
+
+
+class Cold:
+    """The ways off the straight path of one wrapper."""
+
+    __slots__ = COLD
+
+
+def _shared(shape: Shape) -> dict[str, Any]:
+    """What is the same for all wrappers: globals of the generated source."""
+    shared: dict[str, Any] = {
+        "Exception": Exception,
+        "IndexError": IndexError,
+        "RuntimeError": RuntimeError,
+        "awaitable": AWAITABLE,
+        "next": next,
+        "outer_deadline": DEADLINE.get,
+        "past": is_past,
+        "plain": AWAITABLE.plain,
+        "reset_deadline": DEADLINE.reset,
+        "set_deadline": DEADLINE.set,
+        "time": time,
+        "type": type,
+    }
+    if shape.is_async:
+        import asyncio
+
+        from resilience._engine.timers import is_ours
+
+        shared |= {"CancelledError": asyncio.CancelledError, "is_ours": is_ours, "this_task": asyncio.current_task}
+    return {PREFIX + name: value for name, value in shared.items()}
 
 
 class _Lines:
@@ -222,7 +240,7 @@ _factories: dict[tuple[Shape, Signature], Callable[..., FunctionType]] = {}
 def compile_wrapper(
     fn: Callable[..., Any], shape: Shape, closure: dict[str, Any], filled_in: str | None = None
 ) -> FunctionType:
-    """A wrapper of `shape` around `fn` that looks like it; `closure` holds what the source names.
+    """A wrapper of `shape` around `fn` that looks like it; `closure` holds what is `HOT` and `COLD`.
 
     The parameter `filled_in` is given by us: callers may leave it out.
 
@@ -237,7 +255,10 @@ def compile_wrapper(
                 linecache.cache.pop(known.__code__.co_filename, None)
             _factories.clear()
         make = _factories[shape, sig] = _compile(shape, sig)
-    wrapper = make(**{PREFIX + name: closure.get(name) for name in NAMES})
+    cold = Cold()
+    for name in COLD:
+        setattr(cold, name, closure.get(name))
+    wrapper = make(**{PREFIX + name: closure.get(name) for name in HOT}, **{PREFIX + "cold": cold})
     if type(fn) is FunctionType:
         # The names are set on the code object afterwards: free text is never compiled.
         wrapper.__code__ = wrapper.__code__.replace(co_name=fn.__name__, co_qualname=fn.__qualname__)
@@ -248,18 +269,22 @@ def compile_wrapper(
 
 
 def rebind(wrapper: FunctionType, closure: dict[str, Any]) -> None:
-    """Put other objects into a wrapper's closure: a reference has found its breaker or bulkhead."""
-    assert wrapper.__closure__ is not None
-    for name, cell in zip(wrapper.__code__.co_freevars, wrapper.__closure__, strict=True):
-        if name.removeprefix(PREFIX) in closure:
-            cell.cell_contents = closure[name.removeprefix(PREFIX)]
+    """Put other objects into a wrapper: a reference has found its breaker or bulkhead."""
+    assert wrapper.__closure__ is not None, "a wrapper has at least its function in the closure"
+    cells = dict(zip(wrapper.__code__.co_freevars, wrapper.__closure__, strict=True))
+    cold = cells[PREFIX + "cold"].cell_contents
+    for name, value in closure.items():
+        if name in COLD:
+            setattr(cold, name, value)
+        elif PREFIX + name in cells:
+            cells[PREFIX + name].cell_contents = value
 
 
 def _compile(shape: Shape, sig: Signature) -> Callable[..., FunctionType]:
     source = source_of(shape, sig)
     options = "+".join(name for name, on in zip(Shape._fields, shape, strict=True) if on) or "bare"
     filename = f"<resilience {options} ({sig.parameters})>"
-    namespace: dict[str, Any] = {"__name__": __name__}
+    namespace: dict[str, Any] = {"__name__": __name__, **_shared(shape)}
     exec(compile(source, filename, "exec"), namespace)
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     return namespace["make"]  # type: ignore[no-any-return]  # what the source defines

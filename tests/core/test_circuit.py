@@ -707,11 +707,12 @@ def test_lost_probe_still_decides_in_its_episode(verdict, state):
     assert ev.LateResult(name="circuit", episode=3, verdict=verdict, accepted=True) == circuit.events[0]
 
 
-def test_lost_probe_has_one_end():
+@pytest.mark.parametrize("verdict", [SUCCESS, ANSWERED, FAILURE])
+def test_lost_probe_has_one_end(verdict):
     """I15: `lost` was its end; the accepted result is not a second one."""
     circuit, slow = probing()
     circuit.acquire(now=60)
-    circuit.settle(slow, SUCCESS, now=61)
+    circuit.settle(slow, verdict, TRANSIENT, now=61)
 
     assert (0, 0, 2) == (
         circuit.totals.probes_succeeded,
@@ -720,6 +721,7 @@ def test_lost_probe_has_one_end():
     )
     assert probes_are_paired(circuit)
     assert [ProbeEnd.LOST, ProbeEnd.ABANDONED] == released(circuit)
+    assert not of_type(circuit, ev.ProbeSucceeded) + of_type(circuit, ev.ProbeFailed)
 
 
 def test_lost_probe_counts_among_the_successes_in_a_row():
@@ -1018,8 +1020,9 @@ def test_figures_forced_again_stay_those_of_the_first_opening():
 
 @pytest.mark.parametrize("trip", [Consecutive(2), Consecutive(2, within=60), FailureRate(min_calls=2)])
 def test_figures_after_closing(trip):
-    """Closed again, everything starts at zero, the probe's own success included."""
+    """Closed again, everything starts at zero; successes of before, the probe's own among them, are forgotten."""
     circuit = make(trip)
+    succeed(circuit, 0)
     fail(circuit, 0)
     fail(circuit, 0)
     succeed(circuit, 30)
@@ -1084,6 +1087,29 @@ def test_refused_until_follows_a_clock_that_jumped_back():
     circuit.acquire(now=10)
 
     assert (40.0, 30.0) == (circuit.open_until, circuit.open_for)
+
+
+@pytest.mark.parametrize("trip", [Consecutive(3), Consecutive(3, within=5), FailureRate(min_calls=3)])
+def test_a_recorded_failure_takes_clean_away(trip):
+    """Whatever the mode: as long as failures are held, a success has to be reported."""
+    circuit = make(trip)
+    fail(circuit, 0)
+    assert 0 == circuit.clean
+    succeed(circuit, 0)
+
+    assert (0 if trip.windowed else 1) == circuit.clean
+
+
+def test_a_success_may_be_counted_alone():
+    """Counted without a report it is part of the window all the same."""
+    circuit = make(FailureRate(0.5, window=3, bucket=1, min_calls=4))
+    succeed(circuit, 0)
+    for _ in range(2):
+        assert (1, True) == (circuit.clean, 0.5 < circuit.edge)
+        circuit.totals.successes.tick()
+    fail(circuit, 0.5)
+
+    assert (CLOSED, Figures(1, 4, 0.25)) == (circuit.view.state, figures(circuit, 0.5))
 
 
 def test_under_a_test_clock_the_door_is_shut():

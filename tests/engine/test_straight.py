@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import dis
 import inspect
 import linecache
+import sys
 import traceback
 from types import SimpleNamespace
 
 import pytest
 
-from resilience import BreakerConfig, CircuitState, Consecutive, Registry, breaker, timeout, use_registry
+from resilience import (
+    BreakerConfig,
+    BulkheadConfig,
+    CircuitState,
+    Consecutive,
+    Registry,
+    breaker,
+    bulkhead,
+    timeout,
+    use_registry,
+)
 from resilience._engine import straight
 from resilience._engine.signature import GENERIC, signature_of
-from resilience._engine.straight import NAMES, Shape, compile_wrapper, rebind, source_of
+from resilience._engine.straight import Shape, compile_wrapper, source_of
+from resilience._site import Call
 
 
 def shape(**options):
@@ -99,7 +112,7 @@ def test_free_text_is_never_compiled():
         return a
 
     fn.__name__ = fn.__qualname__ = evil
-    wrapper = compile_wrapper(fn, shape(), {"fn": fn, "awaitable": {str: False}, "type": type, "Exception": Exception})
+    wrapper = one_failure_opens()(fn)
 
     assert evil == wrapper.__code__.co_name
     assert "); raise SystemExit('injected') #" == wrapper()
@@ -117,7 +130,7 @@ def test_every_shape_compiles(flags):
 
 
 def test_no_name_of_ours_stands_without_the_prefix():
-    """Everything the source names is a parameter, a local of ours, or syntax."""
+    """Everything the source names is a parameter, or a name with our prefix."""
 
     def fn(a): ...
 
@@ -125,10 +138,11 @@ def test_no_name_of_ours_stands_without_the_prefix():
         source = source_of(Shape(*(bool(flags >> bit & 1) for bit in range(7))), signature_of(fn))
         made = compile(source, "<source>", "exec").co_consts[0]
         wrapper = next(const for const in made.co_consts if inspect.iscode(const))
+        loaded = {step.argval for step in dis.get_instructions(wrapper) if step.opname.startswith(("LOAD_G", "LOAD_N"))}
 
         assert () == wrapper.co_cellvars, "an argument in a cell costs more than the rest"
         assert {"a"} == {name for name in wrapper.co_varnames if not name.startswith(straight.PREFIX)}
-        assert not wrapper.co_names or not {"a"} & set(wrapper.co_names)
+        assert [] == [name for name in loaded if not name.startswith(straight.PREFIX)]
 
 
 # ---------------------------------------------------------------------------------------------- wrappers
@@ -227,32 +241,80 @@ def test_the_cache_of_templates_is_bounded(monkeypatch):
     assert [0, 1, 2, 3, 4] == [fn(number) for number, fn in enumerate(made)]
 
 
-def test_rebind_replaces_what_is_named():
-    """A cell gets the new object, the others keep theirs."""
+@pytest.fixture
+def plans(monkeypatch):
+    """How many plans have begun."""
+    begun, begin = [], Call.__init__
 
-    def fn():
+    def counted(call, *args, **kwargs):
+        begun.append(True)
+        begin(call, *args, **kwargs)
+
+    monkeypatch.setattr(Call, "__init__", counted)
+    return begun
+
+
+def test_a_reference_takes_the_straight_path_from_its_second_call(registry, plans):
+    """The first call finds the breaker and puts it into the wrapper's closure."""
+
+    @breaker("late")
+    def fetch():
         return "fine"
 
-    first, second = SimpleNamespace(closed=0), SimpleNamespace(closed=7, clean=7)
-    closure = {"circuit": first, "slow": lambda: "slow", "fn": fn, "awaitable": {str: False}, "type": type}
-    wrapper = compile_wrapper(fn, shape(breaker=True), {**closure, "count": lambda: None})
+    registry.breaker("late", BreakerConfig(Consecutive(1)))
 
-    assert "slow" == wrapper()
-    rebind(wrapper, {"circuit": second, "unknown": None})
-    assert "fine" == wrapper()
+    assert ["fine", "fine", "fine"] == [fetch() for _ in range(3)]
+    assert (1, 3) == (len(plans), registry.get("late").status().successes_total)
 
 
-def test_what_a_closure_may_hold_is_sorted_and_used():
-    """Each name stands in the source of some shape."""
+@pytest.mark.parametrize("fails", [False, True])
+def test_calls_in_the_middle_of_the_finding(registry, fails):
+    """At whatever step of it another thread calls: the call is protected, answered and counted."""
+    seen, busy = [], []
 
-    def fn(a): ...
+    @bulkhead("room")
+    @breaker("late")
+    def fetch():
+        if fails:
+            raise ConnectionError("down")
+        return "fine"
 
-    sources = [
-        source_of(Shape(*(bool(flags >> bit & 1) for bit in range(7))), signature_of(fn)) for flags in range(2**7)
-    ]
+    def call():
+        try:
+            seen.append(fetch())
+        except Exception as error:
+            seen.append(type(error).__name__)
 
-    assert list(NAMES) == sorted(NAMES)
-    assert [] == [name for name in NAMES if not any(f"{straight.PREFIX}{name}" in s.partition("\n")[2] for s in sources)]
+    def between_two_lines(frame, event, argument):
+        if frame.f_code.co_name not in ("rebind", "found"):
+            return None
+        if event == "line" and not busy:
+            busy.append(True)
+            call()
+            busy.clear()
+        return between_two_lines
+
+    registry.breaker("late", BreakerConfig(Consecutive(999)))
+    registry.bulkhead("room", BulkheadConfig(9))
+    before = sys.gettrace()
+    sys.settrace(between_two_lines)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    status = registry.get("late").status()
+
+    assert 5 < len(seen), "the finding was not watched"
+    assert {"ConnectionError" if fails else "fine"} == set(seen)
+    assert len(seen) == (status.failures_total if fails else status.successes_total)
+    assert 0 == registry.get_bulkhead("room").in_flight
+
+
+def test_a_callable_that_is_no_function():
+    """It has neither names nor defaults to put on the wrapper."""
+    wrapper = compile_wrapper(len, shape(is_async=True), {"fn": len})
+
+    assert "wrapper" == wrapper.__code__.co_name
 
 
 # ---------------------------------------------------------------------------------------------- in a task, or not

@@ -300,6 +300,19 @@ def test_an_expiry_that_comes_after_its_scope_does_nothing(virtual):
     assert (False, 0) == virtual(scenario())
 
 
+def test_a_clock_that_gives_nothing_to_cancel(virtual):
+    """A user's clock may forget the handle; leaving works all the same."""
+
+    class Careless(ManualClock):
+        def call_at(self, loop, when, callback):
+            super().call_at(loop, when, callback)
+
+    async def scenario():
+        return Expiry(Deadline(5, 0), Careless()).leave(), DEADLINE.get()
+
+    assert (False, None) == virtual(scenario())
+
+
 def test_an_expiry_cancels_and_takes_it_back(virtual):
     """The way out is a timeout, and the task is as it was."""
 

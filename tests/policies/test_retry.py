@@ -344,6 +344,14 @@ def test_a_wait_strategy_after_a_value(plan):
     assert [(False, None, "busy")] == seen
 
 
+def test_a_wait_strategy_whose_answer_no_float_can_hold(plan, down):
+    """An endless wait fits no deadline; without one the wait would be endless."""
+    plan.timeout(budget=1000.0)
+    plan.retry(wait=lambda state: 10**400)
+
+    assert ["retry stopped: a wait of inf s does not fit the deadline"] == plan.call(script=[down()]).error.__notes__
+
+
 @pytest.mark.parametrize(("wait", "slept"), [(None, [1.0, 2.0]), (4.0, [4.0, 4.0])])
 def test_a_stop_strategy(plan, down, wait, slept):
     """It ends the retry beside `max_attempts`, whatever the wait is."""

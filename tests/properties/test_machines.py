@@ -124,7 +124,7 @@ class Model:
         self.episode += 1
 
     def open_time(self, fault):
-        config, hint = self.config, fault.retry_after
+        config, hint = self.config, fault and fault.retry_after
         if hint is None or not config.honour_retry_after or hint <= config.cooldown:
             return config.cooldown
         return min(hint, config.max_cooldown)
@@ -320,7 +320,7 @@ class WholeCircuit(RuleBasedStateMachine):
         before = moment(self.circuit, self.now)
         late = permit.episode != self.circuit.episode
         self.circuit.settle(permit, verdict, None if verdict is SUCCESS else fault, end, now=self.now)
-        self.model.settle(ticket, verdict, fault, self.now)
+        self.model.settle(ticket, verdict, None if verdict is SUCCESS else fault, self.now)
         if verdict is NEUTRAL and not permit.probe:
             assert before == moment(self.circuit, self.now), "I4"
         if late and not permit.exempt:
@@ -344,7 +344,7 @@ class WholeCircuit(RuleBasedStateMachine):
     @rule(episode=consumes(flights), verdict=verdicts, fault=faults)
     def return_straight(self, episode, verdict, fault):
         pass_straight(self.circuit, episode, verdict, self.now, fault)
-        self.model.settle(Ticket(episode), verdict, fault, self.now)
+        self.model.settle(Ticket(episode), verdict, None if verdict is SUCCESS else fault, self.now)
 
     @rule(outcomes=st.lists(verdicts, min_size=2, max_size=8), fault=faults)
     def a_busy_moment(self, outcomes, fault):
@@ -367,7 +367,7 @@ class WholeCircuit(RuleBasedStateMachine):
         """I5: with nothing else in the window it opens at the N-th failure at the latest."""
         trip = self.config.trip
         if trip.windowed:
-            self.now += trip.window + trip.bucket
+            self.now += math.ceil(trip.window + trip.bucket)
         for _ in range(trip.min_calls if trip.windowed else trip.failures):
             if self.model.state is CLOSED:
                 self.report(*self.ask(), FAILURE, fault)
@@ -492,7 +492,7 @@ class WholeCircuit(RuleBasedStateMachine):
     def teardown(self):
         """I7: with a healthy downstream it is closed within cooldown, lease and `half_open_successes` calls."""
         circuit = getattr(self, "circuit", None)
-        if circuit is None or circuit.view.mode is DISABLED or circuit.view.open_for is None:
+        if circuit is None or circuit.view.state is CLOSED or circuit.view.open_for is None:
             return
         now = self.now
         if circuit.view.state is OPEN:
@@ -508,7 +508,7 @@ class WholeCircuit(RuleBasedStateMachine):
 
 def test_the_whole_circuit():
     """I1 to I8, I15, I16: whatever happens in whatever order, a circuit does what the contract says."""
-    run_state_machine_as_test(WholeCircuit, settings=settings(max_examples=200, stateful_step_count=40, deadline=None))
+    run_state_machine_as_test(WholeCircuit, settings=settings(max_examples=200, stateful_step_count=35, deadline=None))
 
 
 # ---------------------------------------------------------------------------------------------------- a rate
@@ -516,7 +516,7 @@ gaps = st.sampled_from([0.0, 0.0, 0.0, 0.05, 0.1, 0.3, 0.7, 1 / 3, 1.0, 2.999999
 calls = st.lists(st.tuples(gaps, verdicts, st.booleans()), max_size=40)
 
 
-@settings(max_examples=250)
+@settings(max_examples=400)
 @given(trip=rates(), start=st.sampled_from([0.0, 0.3, 0.1 * 3, 12_345.678, 1e6 + 0.1]), calls=calls)
 def test_a_rate_is_exact(trip, start, calls):
     """Opens at the very result at which looking at all of them would, and shows the same figures all the way."""

@@ -1,0 +1,571 @@
+"""The shared breaker: permits by hand, an operator's acts, the lock that can be re-entered, the status."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+
+import pytest
+
+from resilience import (
+    BreakerConfig,
+    CircuitOpenError,
+    ConfigurationError,
+    Consecutive,
+    FailureRate,
+    Fault,
+    FaultFlag,
+    FaultKind,
+    OnOpen,
+    ProbeEnd,
+    Registry,
+    default_registry,
+)
+from resilience._clock import SYSTEM_CLOCK
+from resilience._policies.circuit_breaker import CircuitBreaker
+from resilience._policies.classifying import classify_with
+from resilience._policies.lane import failure_lane, front_door
+from resilience._policies.marks import MARK, counts_first
+from resilience._policies.verdicts import end_of
+from resilience._site import Site
+from resilience._words import Verdict
+from resilience.catalogue import default_classifier
+
+CONFIG = BreakerConfig(Consecutive(2), cooldown=30)
+
+
+@pytest.fixture
+def shared(registry):
+    return registry.breaker("provider", CONFIG)
+
+
+@pytest.fixture
+def straight(registry):
+    """A breaker whose slots are published."""
+    registry.clock = SYSTEM_CLOCK
+    return registry.breaker("provider", CONFIG)
+
+
+def trip(shared):
+    for _ in range(2):
+        shared.on_failure(shared.try_acquire(), FaultKind.TRANSIENT)
+
+
+# ---------------------------------------------------------------------------------------------- permits
+def test_a_permit_is_reported_once(shared):
+    """A second report does nothing."""
+    permit = shared.try_acquire()
+    shared.on_failure(permit, FaultKind.TRANSIENT)
+    shared.on_failure(permit, FaultKind.TRANSIENT)
+    shared.on_success(permit)
+
+    assert (1, 0) == (shared.status().failures_total, shared.status().successes_total)
+
+
+@pytest.mark.parametrize(
+    "reported", [FaultKind.TRANSIENT, Fault(FaultKind.DOWNSTREAM), ConnectionError("down"), TimeoutError()]
+)
+def test_what_a_failure_may_be(shared, reported):
+    """A kind, a fault, an exception."""
+    shared.on_failure(shared.try_acquire(), reported)
+
+    assert 1 == shared.status().failures_total
+
+
+def test_what_a_failure_may_not_be(shared):
+    """Anything else is a mistake of the caller's."""
+    with pytest.raises(TypeError, match="fault must be a Fault, a FaultKind or an exception, got 'down'"):
+        shared.on_failure(shared.try_acquire(), "down")
+
+
+@pytest.mark.parametrize(
+    ("fault", "verdict"),
+    [
+        (None, Verdict.SUCCESS),
+        (Fault(FaultKind.TRANSIENT), Verdict.FAILURE),
+        (Fault(FaultKind.INTERNAL), Verdict.NEUTRAL),
+        (Fault(FaultKind.DOWNSTREAM, {FaultFlag.CLIENT_FAULT}), Verdict.ANSWERED),
+    ],
+)
+def test_verdicts(shared, fault, verdict):
+    """What a fault means to this breaker."""
+    assert verdict is shared.verdict(fault)
+
+
+def test_refused_by_hand(shared):
+    """With the exact time left, or a false permit."""
+    trip(shared)
+    with pytest.raises(CircuitOpenError) as caught:
+        shared.try_acquire()
+
+    assert 30 == caught.value.retry_after
+    assert not shared.try_acquire(OnOpen.BYPASS)
+    assert (1, 1) == (shared.status().rejected_total, shared.status().bypassed_total)
+
+
+def test_a_permit_that_is_given_back(shared, clock):
+    """A probe that never ran frees its slot, with the reason."""
+    trip(shared)
+    clock.advance(30)
+    shared.release(shared.try_acquire(), ProbeEnd.ABANDONED)
+    shared.release(shared.try_acquire())
+
+    assert ("half_open", 2) == (shared.state.value, shared.status().probes_released)
+
+
+def test_a_permit_inside_a_probe(shared, clock):
+    """Shares it, and its report is of no interest."""
+    trip(shared)
+    clock.advance(30)
+    with shared.guard():
+        permit = shared.try_acquire()
+        shared.on_failure(permit, FaultKind.TRANSIENT)
+        assert (None, True) == (shared.refusal_here(), permit.exempt)
+
+    assert ("closed", 2) == (shared.state.value, shared.status().failures_total)
+
+
+def test_is_open_reads_only(shared, clock):
+    """Closed, open, cooled, half-open with its slot taken."""
+    seen = [shared.is_open()]
+    trip(shared)
+    seen.append(shared.is_open())
+    clock.advance(30)
+    seen.append(shared.is_open())
+    shared.try_acquire()
+    seen.append(shared.is_open())
+
+    assert [False, True, False, True] == seen
+
+
+def test_is_open_of_a_published_breaker(straight, registry):
+    """One look at a slot while it is closed, of either mode."""
+    rate = registry.breaker("rate", BreakerConfig(FailureRate(0.5, window=30, bucket=3, min_calls=2)))
+
+    assert (False, False) == (straight.is_open(), rate.is_open())
+
+
+# ---------------------------------------------------------------------------------------------- an operator's acts
+def test_reset(shared):
+    """True where something was closed by it."""
+    assert shared.reset() is False
+    trip(shared)
+
+    assert shared.reset(reason="calm", actor="me") is True
+    assert "closed" == shared.state.value
+
+
+def test_forced_for_a_while(shared, clock):
+    """And then as after any cooldown."""
+    shared.force_open("maintenance", seconds=5)
+
+    assert 5 == shared.refusal()
+    clock.advance(5)
+    assert shared.refusal() is None
+
+
+@pytest.mark.parametrize("seconds", [0, -1, True, float("nan"), "soon"])
+def test_forced_for_no_time_at_all(shared, seconds):
+    """Not a number of seconds."""
+    with pytest.raises(ConfigurationError, match="seconds"):
+        shared.force_open("maintenance", seconds=seconds)
+
+
+def test_disabled_and_enabled(shared):
+    """Nothing counts in between."""
+    shared.disable(reason="test", actor="me")
+    trip(shared)
+    shared.enable(actor="me")
+
+    assert ("closed", 0) == (shared.state.value, shared.status().failures_total)
+
+
+def test_clear_state(shared):
+    """As just registered."""
+    trip(shared)
+    with pytest.raises(CircuitOpenError):
+        shared.try_acquire()
+    shared.clear_state()
+    status = shared.status()
+
+    assert ("closed", 0, 0, None) == (
+        status.state.value,
+        status.failures_total,
+        status.rejected_total,
+        status.last_failure,
+    )
+
+
+# ---------------------------------------------------------------------------------------------- the lock
+def test_a_report_from_inside_the_section(shared, monkeypatch):
+    """A finaliser that reports in the middle of a locked section: it waits in the inbox, and counts."""
+    inside = []
+    permit = shared.try_acquire()
+
+    def reset(*args):
+        # As if the collector ran here.
+        inside.append(shared.try_acquire(OnOpen.BYPASS))
+        shared.on_failure(permit, FaultKind.TRANSIENT)
+        inside.append(shared.status().state.value)
+        return True
+
+    assert shared._section(reset) is True
+    assert (False, "closed", 1) == (bool(inside[0]), inside[1], shared.status().failures_total)
+
+
+def test_an_act_from_inside_the_section(shared):
+    """So does an operator's act; its answer is not known yet."""
+    trip(shared)
+    answers = []
+
+    assert shared._section(lambda now, time_ns: answers.append(shared.reset())) is None
+    assert ([True], "closed") == (answers, shared.state.value)
+
+
+def test_a_refusal_from_inside_the_section(shared):
+    """There is nothing to wait for."""
+    waits = []
+    shared._section(lambda now, time_ns: waits.append(shared.acquire()))
+
+    assert [0.0] == waits
+
+
+def test_a_section_that_fails_is_left(shared):
+    """The next one runs."""
+
+    def broken(now, time_ns):
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        shared._section(broken)
+
+    assert (False, True) == (shared.busy, bool(shared.try_acquire()))
+
+
+def test_the_system_clock_is_read_directly(straight):
+    """By a breaker whose slots are published."""
+    times = straight._section(lambda now, time_ns: (now, time_ns))
+
+    assert (True, True) == (0 < times[0] <= time.monotonic(), 0 < times[1] <= time.time_ns())
+
+
+def test_a_forked_child(shared, clock):
+    """Nobody holds the lock there, and the parent's probe is nobody's."""
+    trip(shared)
+    clock.advance(30)
+    shared.try_acquire()
+    shared._lock.acquire()
+    shared._busy = True
+    shared._inbox.append((shared.circuit.reset, (None, None)))
+    shared.after_fork()
+
+    assert ("half_open", 1) == (shared.state.value, shared.status().probes_released)
+    assert shared.try_acquire().probe is True
+
+
+# ---------------------------------------------------------------------------------------------- status
+def test_a_status_in_the_middle_of_a_change(shared):
+    """A reader lets the change finish; from inside it takes what there is."""
+    seen = []
+    shared._section(lambda now, time_ns: seen.append(shared.status().state.value))
+
+    assert ["closed"] == seen
+
+
+def test_a_status_while_another_thread_is_in_the_section(shared):
+    """Reading takes no lock, and waits a little for the change to end."""
+    entered, leave = threading.Event(), threading.Event()
+
+    def slow(now, time_ns):
+        entered.set()
+        leave.wait(5)
+
+    thread = threading.Thread(target=lambda: shared._section(slow))
+    thread.start()
+    entered.wait(5)
+    status = shared.status()
+    leave.set()
+    thread.join(5)
+
+    assert "closed" == status.state.value
+
+
+def test_the_status_of_an_open_circuit(shared, clock):
+    """Since when, until when, and what the last failure was."""
+    clock.advance(7)
+    trip(shared)
+    clock.advance(10)
+    status = shared.status()
+
+    assert (7_000_000_000, 37_000_000_000, 20.0) == (status.opened_at, status.next_half_open_at, status.retry_after)
+    assert (FaultKind.TRANSIENT, 7_000_000_000) == (status.last_failure.kind, status.last_failure.time)
+
+
+def test_the_status_of_a_forced_circuit(shared):
+    """Nobody can tell until when."""
+    shared.force_open("x")
+    status = shared.status()
+
+    assert (None, None) == (status.next_half_open_at, status.retry_after)
+
+
+def test_the_status_of_a_cooled_circuit(shared, clock):
+    """It still reads open, with nothing to wait for."""
+    trip(shared)
+    clock.advance(30)
+
+    assert ("open", 0.0) == (shared.status().state.value, shared.status().retry_after)
+
+
+# ---------------------------------------------------------------------------------------------- counting from the straight path
+def test_a_strike(straight):
+    """Counted without the lock; the last one opens."""
+    fault = Fault(FaultKind.TRANSIENT)
+    for _ in range(2):
+        straight.count_error(straight.circuit.episode, ConnectionError(), fault)
+
+    assert "open" == straight.state.value
+
+
+def test_a_strike_of_an_earlier_episode(straight):
+    """Late."""
+    straight.count_error(straight.circuit.episode - 1, ConnectionError(), Fault(FaultKind.TRANSIENT))
+
+    assert (0, 1) == (straight.status().failures_total, straight.status().late_results)
+
+
+def test_a_strike_that_was_beaten_to_it(straight):
+    """Two threads reach the limit: one opens, the other is late."""
+    episode, fault = straight.circuit.episode, Fault(FaultKind.TRANSIENT)
+    straight.count_strike(episode, fault, True)
+    straight.count_strike(episode, fault, True)
+
+    assert ("open", 1) == (straight.state.value, straight.status().late_results)
+
+
+def test_an_error_that_is_no_failure(straight):
+    """An answer is recorded, a neutral one is not."""
+    episode = straight.circuit.episode
+    straight.count_error(episode, LookupError(), Fault(FaultKind.DOWNSTREAM, {FaultFlag.CLIENT_FAULT}))
+    straight.count_error(episode, LookupError(), Fault(FaultKind.CONTRACT))
+
+    assert (1, 0) == (straight.status().answered_total, straight.status().failures_total)
+
+
+def test_an_error_that_was_counted(straight):
+    """Not again."""
+    episode, fault, error = straight.circuit.episode, Fault(FaultKind.TRANSIENT), ConnectionError()
+    for _ in range(3):
+        straight.count_error(episode, error, fault)
+
+    assert 1 == straight.status().failures_total
+
+
+def test_a_success_of_a_clean_circuit(straight):
+    """A tick."""
+    straight.succeed(straight.circuit.episode)
+
+    assert 1 == straight.status().successes_total
+
+
+def test_a_success_of_an_earlier_episode(straight):
+    """Late."""
+    straight.succeed(straight.circuit.episode - 1)
+
+    assert (0, 1) == (straight.status().successes_total, straight.status().late_results)
+
+
+# ---------------------------------------------------------------------------------------------- the lane
+@pytest.fixture
+def lane(straight, registry):
+    site = Site(None, "module:fn", registry, default_classifier().classify)
+    site.classify(ConnectionError("seen"), None)
+    return failure_lane(straight, site)
+
+
+def test_a_bare_failure_is_settled_in_place(lane, straight):
+    """Its type explains everything."""
+    errors = [ConnectionError("a"), ConnectionError("b")]
+
+    assert [True, True] == [lane(straight.circuit.episode, error) for error in errors]
+    assert ("open", True) == (straight.state.value, hasattr(errors[0], MARK))
+
+
+def test_a_failure_with_a_context_needs_more(lane, straight):
+    """What was being handled outside can't be told inside of the except block."""
+    error = ConnectionError("x")
+    error.__context__ = LookupError()
+
+    assert lane(straight.circuit.episode, error) is False
+    assert 0 == straight.status().failures_total
+
+
+@pytest.mark.parametrize("prepare", ["attribute", "cause", "number", "other type"])
+def test_a_failure_that_must_be_looked_at(lane, straight, prepare):
+    """Classified in full, and counted all the same."""
+    error = TimeoutError("x") if prepare == "other type" else ConnectionError("x")
+    if prepare == "attribute":
+        error.request = "r"
+    elif prepare == "cause":
+        error.__cause__ = TimeoutError()
+        error.__context__ = None
+    elif prepare == "number":
+        error.args = (104, "reset")
+
+    assert lane(straight.circuit.episode, error) is True
+    assert 1 == straight.status().failures_total
+
+
+def test_a_class_that_can_not_be_hashed(lane, straight):
+    """It is looked at like any other."""
+
+    class Unhashable(type):
+        __hash__ = None
+
+    class Odd(ConnectionError, metaclass=Unhashable):
+        pass
+
+    assert lane(straight.circuit.episode, Odd("x")) is True
+
+
+def test_a_hostile_exception(lane, straight):
+    """Attributes that can't be read, args that are none: nothing escapes from here."""
+
+    class NoDict(ConnectionError):
+        @property
+        def __dict__(self):
+            raise RuntimeError
+
+    class NoArgs(ConnectionError):
+        args = None
+
+    assert [True, True] == [lane(straight.circuit.episode, kind("x")) for kind in (NoDict, NoArgs)]
+
+
+def test_the_front_door(straight):
+    """Closed, open, for good."""
+    door = front_door(straight)
+    seen = [door()]
+    straight.force_open("x", seconds=1000)
+    seen.append(990 < door() <= 1000)
+    straight.force_open("x")
+    seen.append(door() == float("inf"))
+
+    assert [None, True, True] == seen
+
+
+def test_the_front_door_inside_a_probe(straight, monkeypatch):
+    """A call inside shares the probe: it is not refused, although everybody else is."""
+    door, now = front_door(straight), time.monotonic()
+    trip(straight)
+    monkeypatch.setattr(time, "monotonic", lambda: now + 60)
+    with straight.guard():
+        assert (None, True) == (door(), straight.is_open())
+
+
+def test_the_front_door_of_an_open_circuit_inside_a_probe_of_another(straight, registry, monkeypatch):
+    """A probe of another breaker opens no door here."""
+    other, now = registry.breaker("other", CONFIG), time.monotonic()
+    trip(other)
+    monkeypatch.setattr(time, "monotonic", lambda: now + 60)
+    with other.guard():
+        straight.force_open("x", seconds=30)
+
+        assert 0 < front_door(straight)() <= 30
+
+
+# ---------------------------------------------------------------------------------------------- small things
+def test_a_mark_per_breaker():
+    """Each breaker counts an exception once."""
+    error = ConnectionError()
+
+    assert [True, False, True, False] == [counts_first(error, mark) for mark in ((1,), (1,), (2,), (2,))]
+
+
+def test_an_exception_with_attributes_of_its_own():
+    """The mark stands beside them."""
+    error = ConnectionError()
+    error.request = "r"
+
+    assert [True, False] == [counts_first(error, (1,)), counts_first(error, (1,))]
+
+
+def test_an_exception_that_takes_no_mark():
+    """It counts at each site."""
+
+    class Closed(Exception):
+        @property
+        def __dict__(self):
+            raise RuntimeError
+
+    error = Closed()
+
+    assert [True, True] == [counts_first(error, (1,)), counts_first(error, (1,))]
+
+
+def test_how_an_interrupted_probe_ends():
+    """Cancelled, but for an exception."""
+    assert (ProbeEnd.CANCELLED, ProbeEnd.NEUTRAL) == (end_of(KeyboardInterrupt()), end_of(LookupError()))
+
+
+def test_a_breaker_is_pickled_by_name():
+    """That of the process-wide registry; another can't be found again."""
+    shared = default_registry().breaker("pickled", BreakerConfig())
+
+    assert shared is pickle.loads(pickle.dumps(shared))
+    with pytest.raises(TypeError, match="belongs to no registry that could be found again"):
+        pickle.dumps(Registry().breaker("lost"))
+
+
+def test_how_it_shows_itself(shared):
+    """Name and state."""
+    assert "<CircuitBreaker 'provider' closed>" == repr(shared)
+    assert isinstance(shared, CircuitBreaker)
+
+
+# ---------------------------------------------------------------------------------------------- classifying
+def classify(own, error):
+    return classify_with(own, default_classifier())(error, None)
+
+
+def test_the_rules():
+    """Without an own classifier."""
+    assert FaultKind.TRANSIENT is classify(None, ConnectionError()).kind
+
+
+def test_an_own_classifier():
+    """Instead of the rules."""
+    own = default_classifier().child().add(LookupError, FaultKind.CONTROL)
+
+    assert FaultKind.CONTROL is classify(own, LookupError()).kind
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        (FaultKind.CONTRACT, FaultKind.CONTRACT),
+        (Fault(FaultKind.CONTROL), FaultKind.CONTROL),
+        (None, FaultKind.TRANSIENT),
+        ("nonsense", FaultKind.TRANSIENT),
+    ],
+)
+def test_an_own_function(said, kind):
+    """It may leave a case to the rules."""
+    assert kind is classify(lambda error: said, ConnectionError()).kind
+
+
+def test_an_own_function_that_fails():
+    """INTERNAL, and counted as unclassified."""
+
+    def broken(error):
+        raise LookupError
+
+    fault = classify(broken, ConnectionError())
+
+    assert (FaultKind.INTERNAL, True) == (fault.kind, FaultFlag.UNCLASSIFIED in fault.flags)
+
+
+def test_an_own_function_is_not_asked_about_interruptions():
+    """Only exceptions are anybody's to classify."""
+    assert FaultKind.INTERRUPTED is classify(lambda error: FaultKind.TRANSIENT, KeyboardInterrupt()).kind
