@@ -20,31 +20,43 @@ class Deadline:
 
     Attributes:
         seconds: its length.
-        expires: monotonic seconds at which it runs out.
         started: monotonic seconds at which the scope was entered.
         outer: the enclosing deadline, or None.
         scope: whose limit it is: the whole call's budget or one attempt.
         counts: whether its expiry may count against a breaker.
-        active: False once the scope has been left.
         fired: its own expiry, and nobody's cancel, interrupted the task.
         noted: the task's pending cancels when the scope was entered (asyncio only).
+        left: set once the scope has been left.
     """
 
-    seconds: float
+    # Made on every timed call: what every one sets is a slot, the rest has its default on the
+    # class and, where it is set all the same, a place in a dict that most never get.
+    __slots__ = ("__dict__", "left", "started")
+
+    left: bool
     started: float
-    outer: Deadline | None
-    noted: int
-    counts = True
+    seconds: float
+    outer: Deadline | None = None
     scope = TimeoutScope.BUDGET
-    active = True
+    counts = True
     fired = False
+    noted = 0
 
     def __init__(self, seconds: float, started: float, outer: Deadline | None = None, noted: int = 0) -> None:
         self.seconds = seconds
         self.started = started
-        self.expires = started + seconds
         self.outer = outer
         self.noted = noted
+
+    @property
+    def expires(self) -> float:
+        """Monotonic seconds at which it runs out."""
+        return self.started + self.seconds
+
+    @property
+    def active(self) -> bool:
+        """Whether its scope is still being executed."""
+        return not hasattr(self, "left")
 
 
 class AttemptDeadline(Deadline):
@@ -60,13 +72,8 @@ def fixed_deadline(seconds: float, counts: bool) -> type[Deadline]:
     """
 
     class FixedDeadline(Deadline):
+        __slots__ = ()
         __init__ = object.__init__  # nothing to be told
-        outer = None
-        noted = 0
-
-        @property
-        def expires(self) -> float:  # type: ignore[override]  # computed, since few ever ask
-            return self.started + self.seconds
 
     FixedDeadline.seconds = seconds
     FixedDeadline.counts = counts

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import linecache
 import time
+from threading import get_ident
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -86,12 +87,10 @@ def _door(lines: _Lines, shape: Shape, slow: str) -> None:
 def _enter(lines: _Lines, shape: Shape, slow: str) -> None:
     """Slot and timer; whatever is not at hand is the plan's business."""
     if shape.budget:
-        lines.add("try: @task = @this_task()")
-        lines.add("except @RuntimeError: @task = None")
-        lines.add("if @task is None: " + slow)
         lines.add("@bucket = @buckets.last()")
-        lines.add("if @bucket is None or @bucket.loop is not @task.get_loop(): @bucket = @buckets.of(@task.get_loop())")
-        lines.add("if @bucket is None or @task in @bucket.entries: " + slow)
+        lines.add("if @bucket is None or @bucket.loop._thread_id != @get_ident(): @bucket = @buckets.here()")
+        lines.add("@task = None if @bucket is None else @task_of(@bucket.loop)")
+        lines.add("if @task is None or @task in @bucket.entries: " + slow)
         lines.add("@started = @time.monotonic()")
         lines.add("@outer = @outer_deadline()")
         lines.add("if @outer is not None and @past(@outer, @started): " + slow)
@@ -148,17 +147,16 @@ def _leave(lines: _Lines, shape: Shape) -> None:
     """The way out of slot and timer."""
     if shape.budget:
         lines.add("except @CancelledError as @error:")
-        lines.add("    @deadline.active = False")
-        lines.add("    if @bucket.entries.pop(@task, None) is None and @is_ours(@deadline, @task):")
-        lines.add("        raise @cold.timed_out(@deadline) from @error")
+        lines.add("    @fired = @bucket.entries.pop(@task, None) is None and @is_ours(@deadline, @task)")
+        lines.add("    @task = None")
+        lines.add("    if @fired: raise @cold.timed_out(@deadline) from @error")
         lines.add("    raise")
     lines.add("finally:")
     if shape.budget:
         lines.add("    @reset_deadline(@token)")
-        lines.add("    if @deadline.active:")
-        lines.add("        @deadline.active = False")
+        lines.add("    @deadline.left = True")
         # Gone from the table: it fired, and its cancel is to be taken back on this way out too.
-        lines.add("        if @bucket.entries.pop(@task, None) is None: @is_ours(@deadline, @task)")
+        lines.add("    if @task is not None and @bucket.entries.pop(@task, None) is None: @is_ours(@deadline, @task)")
     if shape.bulkhead:
         lines.add("    @give(@slot)")
         lines.add("    if @queue: @cold.hand_over()")
@@ -193,8 +191,8 @@ def _shared(shape: Shape) -> dict[str, Any]:
     shared: dict[str, Any] = {
         "Exception": Exception,
         "IndexError": IndexError,
-        "RuntimeError": RuntimeError,
         "awaitable": AWAITABLE,
+        "get_ident": get_ident,
         "next": next,
         "outer_deadline": DEADLINE.get,
         "past": is_past,
@@ -209,7 +207,7 @@ def _shared(shape: Shape) -> dict[str, Any]:
 
         from resilience._engine.timers import is_ours
 
-        shared |= {"CancelledError": asyncio.CancelledError, "is_ours": is_ours, "this_task": asyncio.current_task}
+        shared |= {"CancelledError": asyncio.CancelledError, "is_ours": is_ours, "task_of": asyncio.current_task}
     return {PREFIX + name: value for name, value in shared.items()}
 
 

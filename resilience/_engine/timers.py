@@ -80,7 +80,7 @@ class Expiry:
         handle, self._handle = self._handle, None
         if handle is not None:
             handle.cancel()
-        self._deadline.active = False
+        self._deadline.left = True
         DEADLINE.reset(self._token)
         return self.fired and is_ours(self._deadline, self._task)
 
@@ -131,6 +131,12 @@ class Buckets:
     They are held by the calls inside and by the loop's own timer, never from here: a
     loop that is closed in the middle of a call can be freed with all that it holds.
 
+    Asking asyncio for the running loop asks the system for the process id, every time on
+    some versions of Python, which takes as long as all the rest. So a wrapper looks at
+    the bucket used last, and at `_thread_id`, by which asyncio's own loops tell the
+    thread that runs them: if it is this one, no other loop can be running here. A loop
+    that does not tell is looked up anew for each call.
+
     Attributes:
         last: gives the bucket of the loop that was used last, None when it is gone.
     """
@@ -143,8 +149,12 @@ class Buckets:
         self._real = True
         self.last: Callable[[], Bucket | None] = _gone
 
-    def of(self, loop: asyncio.AbstractEventLoop) -> Bucket | None:
-        """The bucket of a loop, from now on the one used last; None under a test clock."""
+    def here(self) -> Bucket | None:
+        """The bucket of the running loop, from now on the one used last; None without a loop, and under a test clock."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return None
         if not self._real:
             return None
         known = self._by_loop.get(loop, _gone)
@@ -152,7 +162,7 @@ class Buckets:
         if bucket is None:
             bucket = Bucket(loop)
             known = self._by_loop[loop] = weakref.ref(bucket)
-        self.last = known
+        self.last = known if hasattr(loop, "_thread_id") else _gone
         return bucket
 
     def publish_slots(self, published: bool) -> None:

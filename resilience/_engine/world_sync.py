@@ -67,7 +67,7 @@ class SyncWorld:
         try:
             return await inner(call)
         finally:
-            deadline.active = False
+            deadline.left = True
             DEADLINE.reset(token)
 
     async def invoke(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:

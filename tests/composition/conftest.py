@@ -2,16 +2,17 @@
 
 - `door`: the predicate given as `unless`, asked before anything is taken
 - `slot`, `slot back`: the bulkhead's own list of free slots, which records what is popped and appended
-- `budget`, `attempt limit`: the making of a deadline
 - `permit`: the making of a permit
 - `call`: the function
 - `wait`: the clock
+
+Each tells what is left of the limits around it: so the budget begins after the slot and before
+the first permit, and the limit of an attempt after its permit and before the call.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 
 import pytest
 
@@ -28,7 +29,6 @@ from resilience import (
     timeout,
     use_registry,
 )
-from resilience._core.deadline import Deadline
 from resilience._core.permit import Permit
 from resilience.testing import ManualClock
 
@@ -79,7 +79,8 @@ class Stations:
         self.room.slots.free = RecordedSlots(self.room.slots.free, self.note)
 
     def note(self, station):
-        self.seen.append(station)
+        left = remaining()
+        self.seen.append(f"{station}: {'no limit' if left is None else f'{left:g} s left' if self.plan else 'limited'}")
 
     def policy(self, kind):
         if kind == "bulkhead":
@@ -97,9 +98,7 @@ class Stations:
 
         def work(seconds):
             self.calls += 1
-            left = remaining()
-            where = "no limit" if left is None else f"{left:g} s left" if self.plan else "limited"
-            self.note(f"call {self.calls}: {self.room.in_flight} in flight, {where}")
+            self.note(f"call {self.calls} with {self.room.in_flight} in flight")
             if self.calls <= self.failures:
                 raise ConnectionError("down")
             return "fine"
@@ -131,32 +130,26 @@ class Stations:
             return asyncio.run(fn()) if self.body == "async" else fn()
 
     def _door(self, *args, **kwargs):
-        left = remaining()
-        self.note(f"door: {self.room.in_flight} in flight, {'no limit' if left is None else left}")
+        self.note(f"door with {self.room.in_flight} in flight")
         return False
 
 
 @pytest.fixture
 def stations(monkeypatch):
-    """Makes `Stations`; the making of deadlines and permits is recorded on the latest."""
+    """Makes `Stations`; the making of permits is recorded on the latest."""
     made = []
 
     def make(body, *, plan=True):
         made.append(Stations(body, plan=plan))
         return made[-1]
 
-    begin, admit = Deadline.__init__, Permit.__init__
-
-    def recorded_deadline(self, *args, **kwargs):
-        begin(self, *args, **kwargs)
-        made[-1].note("budget" if self.scope.value == "budget" else "attempt limit")
+    admit = Permit.__init__
 
     def recorded_permit(self, *args, **kwargs):
         admit(self, *args, **kwargs)
         if made:
             made[-1].note("permit")
 
-    monkeypatch.setattr(Deadline, "__init__", recorded_deadline)
     monkeypatch.setattr(Permit, "__init__", recorded_permit)
     return make
 

@@ -13,37 +13,30 @@ STACKINGS = list(itertools.permutations(KINDS))
 SUBSETS = [subset for size in range(1, 5) for subset in itertools.combinations(KINDS, size)]
 
 WHOLE = [
-    "door: 0 in flight, no limit",
-    "slot",
-    "budget",
-    "permit",
-    "attempt limit",
-    "call 1: 1 in flight, 10 s left",
-    "wait",
-    "permit",
-    "attempt limit",
-    "call 2: 1 in flight, 10 s left",
-    "slot back",
+    "door with 0 in flight: no limit",
+    "slot: no limit",
+    "permit: 30 s left",
+    "call 1 with 1 in flight: 10 s left",
+    "wait: 30 s left",
+    "permit: 29 s left",
+    "call 2 with 1 in flight: 10 s left",
+    "slot back: no limit",
 ]
-HEALTHY = ["slot", "budget", "call 1: 1 in flight, limited", "slot back"]
+HEALTHY = ["slot: no limit", "call 1 with 1 in flight: limited", "slot back: no limit"]
 
 
 def expected(kinds):
     """The stations of a call with some of the policies."""
     calls = 2 if "retry" in kinds else 1
     slots = 1 if "bulkhead" in kinds else 0
-    where = "10 s left" if "timeout" in kinds else "no limit"
-    found = []
+    timed = "timeout" in kinds
+    found = ["door with 0 in flight: no limit"] if "breaker" in kinds else []
+    found += ["slot: no limit"] if slots else []
     for number in range(1, calls + 1):
-        found += ["wait"] if number > 1 else []
-        found += ["permit"] if "breaker" in kinds else []
-        found += ["attempt limit"] if "timeout" in kinds else []
-        found += [f"call {number}: {slots} in flight, {where}"]
-    if "timeout" in kinds:
-        found = ["budget", *found]
-    if "bulkhead" in kinds:
-        found = ["slot", *found, "slot back"]
-    return ["door: 0 in flight, no limit", *found] if "breaker" in kinds else found
+        found += [f"wait: {'30 s left' if timed else 'no limit'}"] if number > 1 else []
+        found += [f"permit: {f'{31 - number} s left' if timed else 'no limit'}"] if "breaker" in kinds else []
+        found += [f"call {number} with {slots} in flight: {'10 s left' if timed else 'no limit'}"]
+    return [*found, "slot back: no limit"] if slots else found
 
 
 def ids(kinds):

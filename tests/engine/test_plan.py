@@ -42,7 +42,9 @@ def test_layers_are_sorted_by_the_fixed_order():
 
 def test_two_of_one_layer_keep_their_order():
     """Sorting is stable: the fallback of a breaker stands outside that of a bulkhead."""
-    assert ["breaker", "bulkhead"] == [x for _, x in in_order([(Layer.FALLBACK, "breaker"), (Layer.FALLBACK, "bulkhead")])]
+    assert ["breaker", "bulkhead"] == [
+        x for _, x in in_order([(Layer.FALLBACK, "breaker"), (Layer.FALLBACK, "bulkhead")])
+    ]
 
 
 def test_a_plan_runs_from_the_outside_in_and_back():

@@ -20,6 +20,7 @@ from resilience import (
     Registry,
     breaker,
     bulkhead,
+    compose,
     timeout,
     use_registry,
 )
@@ -68,7 +69,18 @@ def test_no_parameters():
 
 @pytest.mark.parametrize(
     "name",
-    ["a=__import__('os').system('x')", "a, b", "x): pass\ndef evil(", "", "class", "None", "__debug__", "_r_fn", "ﬁ", "1a"],
+    [
+        "a=__import__('os').system('x')",
+        "a, b",
+        "x): pass\ndef evil(",
+        "",
+        "class",
+        "None",
+        "__debug__",
+        "_r_fn",
+        "ﬁ",
+        "1a",
+    ],
 )
 def test_a_name_that_is_no_harmless_identifier(name):
     """Text made to be code, keywords, our own prefix and names that the compiler would change: generic."""
@@ -268,12 +280,12 @@ def test_a_reference_takes_the_straight_path_from_its_second_call(registry, plan
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_calls_in_the_middle_of_the_finding(registry, fails):
+@pytest.mark.parametrize("policies", [lambda: breaker("late"), lambda: compose(bulkhead("room"), breaker("late"))])
+def test_calls_in_the_middle_of_the_finding(registry, policies, fails):
     """At whatever step of it another thread calls: the call is protected, answered and counted."""
     seen, busy = [], []
 
-    @bulkhead("room")
-    @breaker("late")
+    @policies()
     def fetch():
         if fails:
             raise ConnectionError("down")

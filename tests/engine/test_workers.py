@@ -11,7 +11,16 @@ from contextvars import ContextVar, copy_context
 
 import pytest
 
-from resilience import BulkheadFullError, TimeoutExceeded, bulkhead, idempotent, interruptible, remaining, retry, timeout
+from resilience import (
+    BulkheadFullError,
+    TimeoutExceeded,
+    bulkhead,
+    idempotent,
+    interruptible,
+    remaining,
+    retry,
+    timeout,
+)
 from resilience._clock import SYSTEM_CLOCK
 from resilience._engine import workers
 from resilience._engine.workers import Work, WorkerPool, signal, wait_for_lock

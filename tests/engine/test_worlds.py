@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextvars import ContextVar
 from types import SimpleNamespace
 
 import pytest
@@ -15,9 +16,9 @@ from resilience._core.outcome import Outcome
 from resilience._core.slots import Ticket
 from resilience._engine.world_async import AdoptingWorld, AsyncWorld
 from resilience._engine.world_sync import SyncWorld, arguments, run
+from resilience._registry import current_registry
 from resilience._site import Site
 from resilience.catalogue import default_classifier
-from resilience._registry import current_registry
 from resilience.testing import ManualClock, use_clock
 
 
@@ -70,7 +71,9 @@ def test_a_thread_that_is_granted_before_it_waits(site):
     ticket = Ticket()
     ticket.slot = 0
     done = threading.Event()
-    thread = threading.Thread(target=lambda: (run(SyncWorld(site).wait(ticket, 5, lambda: None)), done.set()), daemon=True)
+    thread = threading.Thread(
+        target=lambda: (run(SyncWorld(site).wait(ticket, 5, lambda: None)), done.set()), daemon=True
+    )
     thread.start()
 
     assert done.wait(5)
@@ -79,7 +82,9 @@ def test_a_thread_that_is_granted_before_it_waits(site):
 def test_a_thread_waits_its_time(site, clock):
     """Nobody grants: it comes back when the clock says so."""
     done = threading.Event()
-    thread = threading.Thread(target=lambda: (run(SyncWorld(site).wait(Ticket(), 5, lambda: None)), done.set()), daemon=True)
+    thread = threading.Thread(
+        target=lambda: (run(SyncWorld(site).wait(Ticket(), 5, lambda: None)), done.set()), daemon=True
+    )
     thread.start()
     while not clock.pending:
         threading.Event().wait(0.0005)
@@ -380,6 +385,22 @@ def test_an_adopted_future(site):
 
 
 # ---------------------------------------------------------------------------------------------- what must not be torn
+def test_what_an_uninterruptible_function_sets_is_the_callers():
+    """Its task has a copy of the context; what it sets there is set here, as if it had run here."""
+    variable = ContextVar("variable", default="before")
+
+    @retry(2, wait=0, idempotent=True)
+    @uninterruptible
+    async def write():
+        variable.set("set inside")
+
+    async def scenario():
+        await write()
+        return variable.get()
+
+    assert "set inside" == asyncio.run(scenario())
+
+
 @pytest.fixture
 def work():
     """An uninterruptible function that a test lets go on."""

@@ -34,8 +34,7 @@ from typing import NamedTuple
 
 import pytest
 
-from resilience import Registry, ResilienceError, Timeout, idempotent, interruptible, use_registry
-from resilience import _compose
+from resilience import Registry, ResilienceError, Timeout, _compose, idempotent, interruptible, use_registry
 from resilience._assembly import Assembly
 from resilience._clock import SystemClock
 from resilience._context import DEADLINE, PROBING, RETRYING
@@ -429,7 +428,10 @@ class Stage:
             self.outcomes,
             {breaker.name: figures(breaker.status()) for breaker in self.registry},
             self.events,
-            {bulkhead.name: (bulkhead.in_flight, bulkhead.waiting, bulkhead.rejected.value) for bulkhead in self._bulkheads()},
+            {
+                bulkhead.name: (bulkhead.in_flight, bulkhead.waiting, bulkhead.rejected.value)
+                for bulkhead in self._bulkheads()
+            },
             [plain(wait) for wait in self.clock.waits],
             left_behind,
             self.notes,

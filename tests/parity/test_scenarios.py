@@ -75,7 +75,9 @@ RETURNED, RAISED = "returned", "raised"
 
 
 # ---------------------------------------------------------------------------------------------- success and failure
-@pytest.mark.parametrize("policies", [full_stack, full_stack_timed, lambda: (provider(),), lambda: (room(),), lambda: (again(),)])
+@pytest.mark.parametrize(
+    "policies", [full_stack, full_stack_timed, lambda: (provider(),), lambda: (room(),), lambda: (again(),)]
+)
 def test_success(parity, policies):
     """A healthy call returns, is counted, and leaves nothing behind."""
 
@@ -115,7 +117,7 @@ def test_wrong_arguments(parity):
     async def scenario(stage):
         remote = stage.remote(["never"], room(), provider())
         try:
-            await stage.invoke(remote, second="b", *["a", "b"])
+            await stage.invoke(remote, "a", "b", second="b")
         except TypeError:
             stage.outcomes.append("TypeError")
 
@@ -231,7 +233,9 @@ def test_an_answer_that_is_to_be_ignored(parity):
     """With `answered="ignore"` a 404 leaves the streak as it was."""
 
     async def scenario(stage):
-        remote = stage.remote([down(), HttpError(404), down()], provider(BreakerConfig(Consecutive(2), answered="ignore")))
+        remote = stage.remote(
+            [down(), HttpError(404), down()], provider(BreakerConfig(Consecutive(2), answered="ignore"))
+        )
         for _ in range(3):
             await stage.call(remote)
 
@@ -242,7 +246,9 @@ def test_a_status_that_trips(parity):
     """A 401 named by `trip_on_status` is a failure."""
 
     async def scenario(stage):
-        remote = stage.remote([HttpError(401), HttpError(401)], provider(BreakerConfig(Consecutive(2), trip_on_status={401})))
+        remote = stage.remote(
+            [HttpError(401), HttpError(401)], provider(BreakerConfig(Consecutive(2), trip_on_status={401}))
+        )
         for _ in range(2):
             await stage.call(remote)
 
@@ -378,7 +384,10 @@ def test_bypass_with_a_fallback(parity):
 
     trace = parity(scenario)
 
-    assert [(RAISED, "ConnectionError", "down"), (RETURNED, ("instead", 7, "b", (9,), "k", {"other": 8}))] == trace.outcomes
+    assert [
+        (RAISED, "ConnectionError", "down"),
+        (RETURNED, ("instead", 7, "b", (9,), "k", {"other": 8})),
+    ] == trace.outcomes
     assert (0, 1) == (trace.status()["rejected_total"], trace.status()["bypassed_total"])
     assert "Bypassed" == trace.event_names()[-1]
 
@@ -709,7 +718,9 @@ def test_a_call_that_is_exempt(parity):
     """`unless` lets a call pass by an open circuit, unseen by it, with all of its attempts."""
 
     async def scenario(stage):
-        remote = stage.remote([down(), "fine"], again(), provider(unless=lambda first, *rest, **more: first == "own key"))
+        remote = stage.remote(
+            [down(), "fine"], again(), provider(unless=lambda first, *rest, **more: first == "own key")
+        )
         stage.breaker().force_open("maintenance")
         await stage.call(remote, "own key")
         await stage.call(remote, "ours")
@@ -776,7 +787,9 @@ def test_a_full_bulkhead_that_is_bypassed(parity):
     """BYPASS answers with the fallback instead."""
 
     async def scenario(stage):
-        remote = stage.remote([], room(1, on_reject=OnReject.BYPASS, fallback=lambda *args, **more: ("instead", args[0])), provider())
+        remote = stage.remote(
+            [], room(1, on_reject=OnReject.BYPASS, fallback=lambda *args, **more: ("instead", args[0])), provider()
+        )
 
         async def while_full(stage):
             await stage.aside(remote, 5)
@@ -872,7 +885,9 @@ def test_an_interruption_in_the_second_attempt(parity, kind):
 
 
 # ---------------------------------------------------------------------------------------------- exceptions as they are
-@pytest.mark.parametrize("policies", [full_stack, full_stack_timed, lambda: (provider(),), lambda: (room(),), lambda: (again(1),)])
+@pytest.mark.parametrize(
+    "policies", [full_stack, full_stack_timed, lambda: (provider(),), lambda: (room(),), lambda: (again(1),)]
+)
 def test_the_very_same_exception(parity, policies):
     """What the function raised is what the caller catches: the same object, with the same arguments."""
     same = []
@@ -889,7 +904,9 @@ def test_the_very_same_exception(parity, policies):
     assert {True} == set(same)
 
 
-@pytest.mark.parametrize("policies", [full_stack, full_stack_timed, lambda: (provider(),), lambda: (again(2),), lambda: ()])
+@pytest.mark.parametrize(
+    "policies", [full_stack, full_stack_timed, lambda: (provider(),), lambda: (again(2),), lambda: ()]
+)
 @pytest.mark.parametrize("script", [lambda: [TypeError("bug")], lambda: [down("a"), down("b"), down("c")]])
 def test_an_exception_inside_a_surrounding_except_block(parity, policies, script):
     """Its context is what was being handled around the call, as without any policy."""
@@ -1037,7 +1054,9 @@ def test_a_plain_function_that_returns_an_awaitable(parity, policies):
     """It is protected while it is awaited, as the coroutine function would be."""
 
     async def scenario(stage):
-        remote = stage.remote([down(), "fine", TypeError("bug"), down(), down(), down()], *policies(), awaitable=range(1, 9))
+        remote = stage.remote(
+            [down(), "fine", TypeError("bug"), down(), down(), down()], *policies(), awaitable=range(1, 9)
+        )
         for _ in range(3):
             await stage.call(remote, 1, key=2)
 
@@ -1169,7 +1188,9 @@ def test_a_limit_for_each_attempt(parity):
     """A slow attempt is cut and repeated; both verdicts are the breaker's."""
 
     async def scenario(stage):
-        remote = stage.remote([parity.slow(9), parity.slow(1, "fine")], room(6), timeout(20, per_attempt=5), again(), provider())
+        remote = stage.remote(
+            [parity.slow(9), parity.slow(1, "fine")], room(6), timeout(20, per_attempt=5), again(), provider()
+        )
         await stage.call(remote)
 
     trace = parity(scenario)

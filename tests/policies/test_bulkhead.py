@@ -28,6 +28,14 @@ def test_a_slot_is_held_during_the_call(plan):
     assert 0 == layers.bulkhead.in_flight
 
 
+def test_a_bulkhead_is_looked_up_once(plan):
+    """By the first call, or before where the name is known."""
+    layers = plan.bulkhead()
+
+    assert layers.resolve() is layers.resolve()
+    assert layers.bulkhead is plan.registry.get_bulkhead("room")
+
+
 def test_a_slot_comes_back_from_an_interruption(plan):
     """Whatever passes through."""
 
@@ -154,7 +162,9 @@ def test_a_granted_waiter_that_is_interrupted(plan):
     assert (0, 0) == (layers.bulkhead.in_flight, layers.bulkhead.waiting)
 
 
-@pytest.mark.parametrize(("budget", "outer", "waited"), [(3.0, None, 3.0), (None, 2.0, 2.0), (3.0, 2.0, 2.0), (9.0, None, 5.0)])
+@pytest.mark.parametrize(
+    ("budget", "outer", "waited"), [(3.0, None, 3.0), (None, 2.0, 2.0), (3.0, 2.0, 2.0), (9.0, None, 5.0)]
+)
 def test_the_wait_is_limited_by_every_deadline(plan, budget, outer, waited):
     """By its own budget, by those around, and by its patience."""
     layers = plan.bulkhead(wait=5.0)

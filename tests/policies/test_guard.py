@@ -205,7 +205,7 @@ def test_a_block_inside_an_except_block(straight, ref):
             raise ConnectionError("around")
         except ConnectionError:
             with pytest.raises(Unknown), ref.guard():
-                raise Unknown
+                raise Unknown  # noqa: B904  # the implicit context is what is tested
     with ref.guard():
         pass
 
