@@ -85,7 +85,11 @@ class Hub:
                 return
             self._sequence += 1
             event.numbered(self._sequence)
-            _log(event)
+            try:
+                _log(event)
+            except Exception:
+                # Somebody's log handler: no more than a listener may it reach the caller.
+                self.counts["log_failed"] += 1
             for sink, only in self._subscriptions:
                 if only is None or type(event) in only:
                     try:
@@ -98,7 +102,7 @@ class Hub:
         key = f"sink_failed:{name}"
         self.counts[key] += 1
         if self.counts[key] == 1:
-            logger().warning(
+            warn(
                 "event listener %s failed with %s; it goes on being called, further failures are only counted",
                 name,
                 type(error).__name__,
@@ -109,6 +113,14 @@ class Hub:
     def renew_lock(self) -> None:
         """In a forked child: a thread that does not exist here may have held the lock."""
         self._delivering = threading.Lock()
+
+
+def warn(message: str, *args: object) -> None:
+    """Log a warning; somebody's log handler that raises never reaches the caller."""
+    try:
+        logger().warning(message, *args)
+    except Exception:
+        pass
 
 
 def logger() -> Any:

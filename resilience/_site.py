@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from resilience._context import DEADLINE
 from resilience._core import deadline as deadlines
 from resilience._core.faults import Fault, FaultFlag, FaultKind
-from resilience._events import logger
+from resilience._events import warn
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -109,7 +109,7 @@ class Site:
         self.services.hub.counts[f"unclassified:{name}"] += 1
         if name not in self._told and len(self._told) < _TOLD_TYPES:
             self._told.add(name)
-            logger().warning(
+            warn(
                 "%s: %s is no fault that any rule knows, so it is never retried and never opens a circuit; "
                 "if it means the remote failed, say so: classifier.add(%s, FaultKind.DOWNSTREAM)",
                 self.label,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from resilience._core.deadline import fixed_deadline
+from resilience._core.faults import Fault, FaultKind
 from resilience._engine.straight import Shape
-from resilience._policies.lane import failure_lane, front_door
+from resilience._policies.lane import classified_lane, failure_lane, front_door
 from resilience._words import OnOpen
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def make_closure(parts: Parts, runner: Runner, is_async: bool) -> dict[str, Any]
         "fn": parts.site.fn,
         "interrupted": runner.interrupted,
         "recover": runner.recover,
-        "settled": _nothing_to_settle,
+        "settled": _of_no_interest if parts.retry is None else classified_lane(parts.site),
         "slow": runner.run,
         "timed_out": runner.timed_out,
     }
@@ -100,5 +101,8 @@ def _nothing() -> None:
     return None
 
 
-def _nothing_to_settle(episode: int, error: Exception) -> bool:
-    return True
+def _of_no_interest(episode: int, error: Exception) -> Fault:
+    return _ANY
+
+
+_ANY = Fault(FaultKind.INTERNAL)

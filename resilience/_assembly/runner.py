@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
     from resilience._assembly.parts import Parts
     from resilience._core.deadline import Deadline
+    from resilience._core.faults import Fault
+
+
+def _never(fault: Fault) -> bool:
+    return False
 
 
 class Runner:
@@ -39,6 +44,7 @@ class Runner:
         self._plan = link(layers)
         self._recovery = link(layers, inward_from=Layer.RETRY)
         self.run: Callable[..., Any] = self._run_async if is_async else self._run_sync
+        self._may_retry = _never if parts.retry is None else parts.retry.may_retry
         if parts.retry is None:
             self.recover: Callable[..., Any] = self._raise_async if is_async else self._raise_sync
         else:
@@ -99,25 +105,25 @@ class Runner:
             hub.publish(TimedOut(name=self._site.label, scope=deadline.scope, seconds=deadline.seconds))
         return TimeoutExceeded(deadline.scope, deadline.seconds)
 
-    def _raise_sync(self, episode: int, failed: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _raise_sync(self, episode: int, failed: Exception, fault: None, args: Any, kwargs: Any) -> None:
         self._report(episode, failed)
         try:
             raise_unchanged(failed)
         finally:
             del failed
 
-    async def _raise_async(
-        self, episode: int, failed: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
+    async def _raise_async(self, episode: int, failed: Exception, fault: None, args: Any, kwargs: Any) -> None:
         self._report(episode, failed)
         try:
             raise_unchanged(failed)
         finally:
             del failed
 
-    def _recover_sync(self, episode: int, failed: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _recover_sync(
+        self, episode: int, failed: Exception, fault: Fault | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         call = Call(self._site, self._world, args, kwargs)
-        outcome = self._first_answer(call, episode, failed)
+        outcome = self._first_answer(call, episode, failed, fault)
         del failed
         if call.first is not None:
             outcome = run(self._recovery(call))  # type: ignore[arg-type]  # a plan is a coroutine
@@ -126,21 +132,27 @@ class Runner:
         return outcome.unwrap()
 
     async def _recover_async(
-        self, episode: int, failed: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, episode: int, failed: Exception, fault: Fault | None, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         call = Call(self._site, self._world, args, kwargs)
-        outcome = self._first_answer(call, episode, failed)
+        outcome = self._first_answer(call, episode, failed, fault)
         del failed
         if call.first is not None:
             outcome = await self._recovery(call)
         return outcome.unwrap()
 
-    def _first_answer(self, call: Call, episode: int, failed: Exception) -> Outcome:
-        """Settle the attempt that the straight path made; it becomes the plan's first answer if it may be repeated."""
+    def _first_answer(self, call: Call, episode: int, failed: Exception, fault: Fault | None) -> Outcome:
+        """The attempt that the straight path made; the plan's first answer if it may be repeated at all.
+
+        Without a `fault` it has not been reported yet.
+        """
         outcome = Outcome(error=failed)
-        fault = self._site.judge(call, outcome)
-        breaker = self._parts.breaker
-        if breaker is not None and fault is not None:
-            breaker.breaker.count_error(episode, failed, fault)
-        call.first = outcome
+        if fault is None:
+            fault = self._site.classify(failed, call.handled)
+            breaker = self._parts.breaker
+            if breaker is not None:
+                breaker.breaker.count_error(episode, failed, fault)
+        outcome.fault, outcome.judged = fault, True
+        if self._may_retry(fault):
+            call.first = outcome
         return outcome

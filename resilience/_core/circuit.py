@@ -25,6 +25,7 @@ from resilience._core import events as ev
 from resilience._core.moving import Moving
 from resilience._core.permit import Permit
 from resilience._core.transitions import Input
+from resilience._core.trip import Strikes
 from resilience._core.view import FOREVER, slot_refusal
 from resilience._words import BreakerMode, CircuitState, ProbeEnd, Verdict
 
@@ -158,6 +159,23 @@ class Circuit(Moving):
             return True
         self.clean = 0
         return False
+
+    def end_streak(self, episode: int) -> bool:
+        """Count a success that ends a plain streak, without the lock; False if it is to be reported with `record`.
+
+        `clean` before the new strikes, as whenever they are published. If the circuit has
+        moved meanwhile, `clean` is taken away again: whoever moved it took it away after
+        the door, so one of the two sees the other.
+        """
+        old = self.strikes
+        if old is None or self.closed != episode:
+            return False
+        self.totals.successes.tick()
+        self.clean = episode
+        self._trip.strikes = self.strikes = Strikes(old.limit)
+        if self.closed != episode:
+            self.clean = 0
+        return True
 
     def strike_out(self, episode: int, fault: Fault | None = None, now: float = 0.0, time_ns: int = 0) -> None:
         """Open for the strike that reached the limit; one that was beaten to it is late."""

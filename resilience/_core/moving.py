@@ -93,7 +93,7 @@ class Moving(Published):
 
     def _successes(self) -> int:
         """The running total, which only a window looks at: reading it costs more than a streak's whole step."""
-        return self.totals.successes.value if self._config.trip.windowed else 0
+        return self.totals.successes.value if self._windowed else 0
 
     def _release(self, end: ProbeEnd) -> None:
         self.totals.probes_released += 1

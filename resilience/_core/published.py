@@ -38,6 +38,7 @@ class Published:
         "_published",
         "_state",
         "_trip",
+        "_windowed",
         "clean",
         "closed",
         "closed_windowed",
@@ -52,6 +53,7 @@ class Published:
     def __init__(self, config: BreakerConfig, time_ns: int) -> None:
         self._config = config
         self._trip: TripMachine = config.trip.machine()
+        self._windowed = config.trip.windowed
         self._mode = SHADOW if config.shadow else NORMAL
         self._state = CLOSED
         self._opened_at = 0.0
@@ -85,7 +87,7 @@ class Published:
             self._opened_at + (FOREVER if self.open_for is None else self.open_for) if refusing else -FOREVER
         )
         plain = self.episode if closed and self._mode is NORMAL and self._published else 0
-        if self._config.trip.windowed:
+        if self._windowed:
             self.closed_windowed = plain
         else:
             self.closed = plain

@@ -13,6 +13,7 @@ waiter that gives up, never both.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -61,7 +62,9 @@ class Slots:
     def __init__(self, limit: int, longest: int) -> None:
         self.limit = limit
         self.longest = longest
-        self.free: list[int] = []
+        # No more than there are may lie here: a call that was under way at a fork gives back, in the
+        # child as well, what the child has been given anew.
+        self.free: deque[int] = deque(maxlen=min(limit, sys.maxsize))
         self.queue: deque[Ticket] = deque()
         self.refill()
 
@@ -116,7 +119,8 @@ class Slots:
         """All slots free and nobody in line, in place: at the beginning, and what a forked child starts with."""
         self.queue.clear()
         self._make = Counter()
-        self.free[:] = [self._make.tick() for _ in range(min(self.limit, _READY_MADE))]
+        self.free.clear()
+        self.free.extend(self._make.tick() for _ in range(min(self.limit, _READY_MADE)))
 
 
-_READY_MADE = 64
+_READY_MADE = 1024

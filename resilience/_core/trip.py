@@ -12,6 +12,7 @@ import math
 import sys
 from collections import deque
 from dataclasses import dataclass
+from itertools import count
 from typing import NamedTuple, Protocol
 
 from resilience._core.checks import Faults
@@ -43,9 +44,8 @@ class TripMachine(Protocol):
     def edge(self) -> float:
         """The moment from which a success must be reported although `clean`."""
 
-    @property
-    def strikes(self) -> Strikes | None:
-        """Where failures may be counted without the lock; None where each has to be reported."""
+    strikes: Strikes | None
+    """Where failures may be counted without the lock; None where each has to be reported."""
 
     @property
     def held(self) -> Held:
@@ -132,7 +132,10 @@ class Strikes(Counter):
     __slots__ = ("limit",)
 
     def __init__(self, limit: int) -> None:
-        super().__init__()
+        # As a counter's own, spelled out: a streak may end with every other call.
+        self.ticks = ticks = count()
+        self.tick = ticks.__next__
+        self._base = 0
         self.limit = limit
 
 
@@ -148,6 +151,7 @@ class Streak:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.edge = NEVER
+        self.strikes: Strikes | None = None
         self.answered()
 
     @property
@@ -187,7 +191,7 @@ class TimedStreak:
     __slots__ = ("_limit", "_within", "clean", "edge", "strikes", "times")
 
     def __init__(self, limit: int, within: float) -> None:
-        self.strikes = None
+        self.strikes: Strikes | None = None
         self._within = within
         self.edge = NEVER
         self._limit = limit

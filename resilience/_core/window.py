@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from resilience._core.checks import Faults
-from resilience._core.trip import NEVER, Figures
+from resilience._core.trip import NEVER, Figures, Strikes
 
 MOST_SLICES = 100_000
 SHORTEST_BUCKET = 1e-6
@@ -92,7 +92,7 @@ class RollingWindow:
     )
 
     def __init__(self, setting: FailureRate) -> None:
-        self.strikes = None
+        self.strikes: Strikes | None = None
         self._rate = setting.rate
         self._min_calls = setting.min_calls
         self._bucket = setting.bucket

@@ -118,9 +118,10 @@ def _body(lines: _Lines, shape: Shape, sig: Signature, wait: str) -> None:
     lines.add("try:")
     lines.add(f"    @result = {wait}@fn({sig.passed})")
     lines.add("except @Exception as @error:")
+    # Settled in place where nothing outside has to be known: a bare raise adds no frame.
+    lines.add("    @fault = @cold.settled(@episode, @error)")
     if not shape.retry:
-        # Settled in place where nothing outside has to be known: a bare raise adds no frame.
-        lines.add("    if @cold.settled(@episode, @error): raise")
+        lines.add("    if @fault is not None: raise")
     lines.add("    @failed = @error")
     if shape.is_async and shape.breaker:
         lines.add("except @CancelledError as @error:")
@@ -138,7 +139,7 @@ def _body(lines: _Lines, shape: Shape, sig: Signature, wait: str) -> None:
     lines.add("return @result")
     lines.shallower()
     lines.add("try:")
-    lines.add(f"    return {wait}@cold.recover(@episode, @failed, {sig.positional}, {sig.keywords})")
+    lines.add(f"    return {wait}@cold.recover(@episode, @failed, @fault, {sig.positional}, {sig.keywords})")
     lines.add("finally:")
     lines.add("    del @failed")
 

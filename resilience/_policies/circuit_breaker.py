@@ -226,7 +226,7 @@ class CircuitBreaker(LockedCircuit):
         circuit = self.circuit
         if circuit.closed == episode and circuit.clean == episode:
             circuit.totals.successes.tick()
-        else:
+        elif not circuit.end_streak(episode):
             self._section(circuit.record, episode, SUCCESS, None)
 
     def record(self, episode: int, verdict: Verdict, fault: Fault | None = None) -> None:

@@ -39,17 +39,20 @@ def front_door(breaker: CircuitBreaker) -> Callable[[], float | None]:
     return door
 
 
-def failure_lane(breaker: CircuitBreaker, site: Site) -> Callable[[int, Exception], bool]:
-    """A function that reports a failed attempt; False where more has to be known outside of the `except` block."""
+def failure_lane(breaker: CircuitBreaker, site: Site) -> Callable[[int, Exception], Fault | None]:
+    """A function that reports a failed attempt and tells its fault.
+
+    None, with nothing reported, where more has to be known outside of the `except` block.
+    """
     circuit, by_kind, mark, bare = breaker.circuit, breaker.by_kind, breaker.mark, site.bare
 
-    def settled(episode: int, error: Exception) -> bool:
+    def settled(episode: int, error: Exception) -> Fault | None:
         fault: Fault | None = None
         attributes: dict[str, Any] = {}
         try:
             if error.__context__ is not None:
                 # What was being handled when the call began can't be told in here.
-                return False
+                return None
             attributes = error.__dict__
             if not attributes and error.__cause__ is None:
                 fault = bare.get(type(error))
@@ -60,12 +63,27 @@ def failure_lane(breaker: CircuitBreaker, site: Site) -> Callable[[int, Exceptio
             # An exception that does not let itself be read.
             fault = None
         if fault is None or not fault.plain or by_kind[fault.kind] is not FAILURE:
-            breaker.count_error(episode, error, site.classify(error, None))
-            return True
+            fault = site.classify(error, None)
+            breaker.count_error(episode, error, fault)
+            return fault
         attributes[MARK] = mark
         opens = circuit.strike(episode, fault, time.time_ns())
         if opens is not False:
             breaker.count_strike(episode, fault, opens)
-        return True
+        return fault
+
+    return settled
+
+
+def classified_lane(site: Site) -> Callable[[int, Exception], Fault | None]:
+    """The same for a wrapper without a breaker: there is nobody to report to, only a retry that asks for the fault."""
+
+    def settled(episode: int, error: Exception) -> Fault | None:
+        try:
+            if error.__context__ is not None:
+                return None
+        except Exception:
+            pass  # classifying copes with what can't be read
+        return site.classify(error, None)
 
     return settled

@@ -6,12 +6,12 @@ import random
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from resilience._context import RETRYING
+from resilience._context import DEADLINE, RETRYING
 from resilience._core.events import RetryExhausted, RetryScheduled
 from resilience._core.faults import may_retry
 from resilience._core.order import Layer
 from resilience._core.schedule import backoff, fits
-from resilience._events import logger
+from resilience._events import warn
 from resilience._words import TimeoutScope
 from resilience.errors import BulkheadFullError
 
@@ -137,7 +137,10 @@ class RetryLayers:
             outcome, call.first = first, None
         del first
         idle = 0.0
+        plain = self._site.judge_result is None
         while True:
+            if plain and outcome.error is None:
+                return outcome
             wait = self._decide(call, outcome, call.attempt, started, idle)
             if wait is None:
                 return outcome
@@ -162,9 +165,7 @@ class RetryLayers:
     def _decide(self, call: Call, outcome: Outcome, number: int, started: float, idle: float) -> float | None:
         """Seconds to wait before the next attempt, None when this outcome is the answer."""
         site = self._site
-        if outcome.error is None and (outcome.pending or site.judge_result is None):
-            return None
-        if outcome.refused_by is not None or call.cancelled is not None:
+        if outcome.pending or outcome.refused_by is not None or call.cancelled is not None:
             return None
         if outcome.expired is not None and outcome.expired.scope is TimeoutScope.BUDGET:
             # The whole call's limit, or a caller's: nobody retries inside of it.
@@ -185,6 +186,9 @@ class RetryLayers:
                 note = f"retry stopped: the server asks for {fault.retry_after:g} s, more than max_retry_after"
                 return self._end(outcome, number, "retry_after", note)
             wait = max(wait, fault.retry_after)
+        if wait == 0.0 and site.budget is None and DEADLINE.get() is None and not site.services.hub.wanted:
+            # Nothing to wait for, nobody to tell: the attempt itself asks the circuit.
+            return 0.0
         return self._check(call, outcome, fault, number, wait)
 
     def may_retry(self, fault: Fault) -> bool:
@@ -235,7 +239,7 @@ class RetryLayers:
     def _end_nested(self, outcome: Outcome, number: int) -> float | None:
         if not self._told_nested:
             self._told_nested = True
-            logger().warning(
+            warn(
                 "%s: an outer call is retrying already, so this retry makes one attempt: retries add, they do not multiply",
                 self._site.label,
             )

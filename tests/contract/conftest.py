@@ -248,7 +248,6 @@ def events(registry):
 @pytest.fixture
 def no_gc():
     """The garbage collector is off: only reference counts free anything."""
-    gc.collect()
     gc.disable()
     try:
         yield

@@ -302,7 +302,33 @@ def test_unavailable():
 def test_safe_names(name):
     """Up to 256 bytes of an alphabet that no label, log line or command minds."""
     assert is_safe_name(name)
-    assert [] == check("name", name)[1]
+    assert (name, []) == check("name", name)
+
+
+def test_a_name_is_a_plain_text():
+    """A subclass counts by its text, which is what is kept."""
+
+    class Text(str):
+        def __str__(self):
+            return "another"
+
+    name, lines = check("name", Text("db"))
+
+    assert ("db", str, []) == (name, type(name), lines)
+
+
+@pytest.mark.parametrize("value", ["a", " a "])
+def test_text(value):
+    """A text that says something."""
+    assert [] == check("text", value)[1]
+
+
+@pytest.mark.parametrize("value", ["", " \n", None, 3, b"a", Unprintable()])
+def test_no_text(value):
+    """Nothing, or nothing but blanks, says nothing."""
+    (line,) = check("text", value)[1]
+
+    assert line.startswith("it must be a text that is not empty, got ")
 
 
 @pytest.mark.parametrize(

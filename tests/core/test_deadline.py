@@ -7,9 +7,9 @@ import pytest
 from resilience._core.deadline import (
     AttemptDeadline,
     Deadline,
-    UncountedDeadline,
     chain,
     fired,
+    fixed_deadline,
     is_evidence,
     is_past,
     nearest,
@@ -47,20 +47,39 @@ def test_defaults():
     )
 
 
-def test_kinds():
-    """An attempt's limit, and one that never counts: each differs in one thing."""
-    attempt, client = AttemptDeadline(1.0, 0.0), UncountedDeadline(1.0, 0.0)
+def test_an_attempts_limit():
+    """It differs in its scope alone."""
+    attempt = AttemptDeadline(1.0, 0.0)
 
     assert (TimeoutScope.ATTEMPT, True) == (attempt.scope, attempt.counts)
-    assert (TimeoutScope.BUDGET, False) == (client.scope, client.counts)
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_fixed_length(counts):
+    """Where each call makes one of the same length: told only when it starts, it is like any other."""
+    deadline = fixed_deadline(5.0, counts)()
+    deadline.started = 10.0
+
+    assert (5.0, 15.0, counts) == (deadline.seconds, deadline.expires, deadline.counts)
+    assert (TimeoutScope.BUDGET, True, False, None, 0) == (
+        deadline.scope,
+        deadline.active,
+        deadline.fired,
+        deadline.outer,
+        deadline.noted,
+    )
+    assert counts is is_evidence(deadline, 2.5, None)
 
 
 def test_one_deadline_is_not_another():
     """What one has gone through says nothing of the next."""
-    first = Deadline(1.0, 0.0)
-    first.fired, first.active = True, False
+    fixed = fixed_deadline(1.0, True)
+    for make in (lambda: Deadline(1.0, 0.0), fixed):
+        first = make()
+        first.fired = first.left = True
 
-    assert (False, True) == (Deadline(1.0, 0.0).fired, Deadline(1.0, 0.0).active)
+        assert (True, False) == (first.fired, first.active)
+        assert (False, True) == (make().fired, make().active)
 
 
 def test_chain_goes_outwards():
@@ -74,7 +93,7 @@ def test_chain_goes_outwards():
 def test_a_scope_that_was_left_is_passed_over():
     """Also where a child task still holds its node."""
     outer, middle, inner = nested(30, 20, 10)
-    middle.active = False
+    middle.left = True
 
     assert [inner, outer] == list(chain(inner))
 
@@ -97,9 +116,9 @@ def test_nearest_of_two_at_one_moment():
 def test_nearest_in_force():
     """What was left does not count, and with nothing left there is none."""
     outer, inner = nested(30, 10)
-    inner.active = False
+    inner.left = True
     assert outer is nearest(inner)
-    outer.active = False
+    outer.left = True
 
     assert nearest(inner) is None
     assert nearest(None) is None
@@ -125,7 +144,7 @@ def test_past(now, past):
 def test_past_but_left():
     """A scope that has been left can't be past."""
     (only,) = nested(10)
-    only.active = False
+    only.left = True
 
     assert not is_past(only, 99)
 
@@ -137,7 +156,7 @@ def test_fired():
     assert fired(None) is None
     outer.fired = middle.fired = True
     assert middle is fired(inner)
-    middle.active = False
+    middle.left = True
 
     assert outer is fired(inner)
 
@@ -163,4 +182,4 @@ def test_evidence(in_flight, per_attempt, evidence):
 
 def test_a_deadline_that_does_not_count():
     """P17: one that comes from a client says nothing about the remote."""
-    assert not is_evidence(UncountedDeadline(10.0, 100.0), 10.0, None)
+    assert not is_evidence(fixed_deadline(10.0, counts=False)(), 10.0, None)

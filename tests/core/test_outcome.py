@@ -164,6 +164,24 @@ def test_raising_the_handled_exception_itself():
     assert "KeyError: 'first'" in "".join(traceback.format_exception(caught.value))
 
 
+def test_an_exception_that_hides_its_context():
+    """I20: what does not let itself be read is raised all the same."""
+
+    class Hidden(Exception):
+        @property
+        def __context__(self):
+            raise RuntimeError("no")
+
+    error = Hidden()
+    with pytest.raises(Hidden) as caught:
+        try:
+            raise OSError
+        except OSError:
+            raise_unchanged(error)
+
+    assert error is caught.value
+
+
 def test_base_exceptions_too():
     """KeyboardInterrupt and its like are no different."""
     error = KeyboardInterrupt()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from resilience._core.schedule import backoff, fits
 
-seconds = st.floats(0, 1e6)
+seconds = st.just(0.0) | st.floats(1e-9, 1e6)
 
 
 def wait(attempt, initial=0.5, longest=8.0, jitter=0.0, chance=0.5):
@@ -55,7 +55,7 @@ def test_bounds(attempt, initial, longest, jitter, chance):
 
     assert 0 <= base <= longest
     assert 0 <= spread < math.inf
-    assert abs(spread - base) <= jitter * base * (1 + 1e-12)
+    assert abs(spread - base) <= (jitter + 1e-12) * base
 
 
 @pytest.mark.parametrize(
@@ -64,6 +64,11 @@ def test_bounds(attempt, initial, longest, jitter, chance):
 def test_fits(left, expected):
     """A wait that leaves no time for an attempt does not fit; without a deadline all do."""
     assert expected is fits(2.0, left)
+
+
+def test_a_wait_without_an_end():
+    """It fits nowhere, not even where there is no deadline."""
+    assert not fits(math.inf, None)
 
 
 def test_no_wait_fits_where_any_time_is_left():

@@ -52,6 +52,53 @@ def test_as_many_as_the_limit(limit):
     assert list(range(limit)) == sorted(taken[:-1])
 
 
+@pytest.mark.parametrize("limit", [64, 1_024, 1_025, 3_000])
+def test_a_generous_limit(limit):
+    """Slots are made when they are needed, and never one too many, also after some came back."""
+    slots = Slots(limit, 0)
+    taken = [slots.take() for _ in range(limit)]
+    slots.free.append(taken.pop())
+    taken += [slots.take() for _ in range(3)]
+
+    assert [*range(limit)] == sorted(slot for slot in taken if slot is not None)
+    assert [None, None] == taken[-2:]
+
+
+def test_a_limit_of_any_size():
+    """I20: a bulkhead that bounds nothing costs nothing."""
+    slots = Slots(10**30, 0)
+
+    assert 100 == len({slots.take() for _ in range(100)})
+    assert 100 == slots.held
+
+
+def test_a_line_for_slots_that_were_never_made():
+    """Whoever stands in line gets one of those too."""
+    slots = Slots(3_000, 10)
+    (ticket,) = line(slots, 1)
+    slots.free.clear()
+
+    assert ticket is slots.match()
+    assert ticket.slot is not None
+
+
+@pytest.mark.parametrize("limit", [1, 3, 2_000])
+def test_held(limit):
+    """How many somebody holds now, however often one was refused."""
+    slots = Slots(limit, 0)
+    assert 0 == slots.held
+    slot = slots.take()
+    assert 1 == slots.held
+    for _ in range(limit + 3):
+        slots.take()
+    assert limit == slots.held
+    slots.free.append(slot)
+    assert limit - 1 == slots.held
+    slots.refill()
+
+    assert 0 == slots.held
+
+
 def test_given_back_is_taken_again():
     """A slot comes round."""
     slots = full()
@@ -138,7 +185,7 @@ def test_all_gave_up():
     slots.free.append(0)
 
     assert slots.match() is None
-    assert [0] == slots.free
+    assert [0] == list(slots.free)
     assert not slots.queue
 
 
@@ -177,7 +224,7 @@ def test_the_line_empties_between_slot_and_ticket():
     slots.free.append(0)
 
     assert slots.match() is None
-    assert [0] == slots.free
+    assert [0] == list(slots.free)
 
 
 def test_refill():
@@ -187,7 +234,7 @@ def test_refill():
     free, queue = slots.free, slots.queue
     slots.refill()
 
-    assert [0, 1, 2] == slots.free
+    assert [0, 1, 2] == list(slots.free)
     assert (free, queue) == (slots.free, slots.queue)
     assert free is slots.free
     assert not queue

@@ -37,7 +37,7 @@ def test_closed_refuses_nobody(mode):
     [(100, 30.0), (129.5, 0.5), (130, None), (131, None), (99, None)],
 )
 def test_open(now, wait):
-    """The rest of the cooldown; none from its very end, nor where the clock has jumped to before the opening."""
+    """The rest of the cooldown; none from its very end, nor where the clock has jumped back to before the opening."""
     assert wait == view(OPEN).refusal(now, 1)
 
 

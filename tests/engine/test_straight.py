@@ -279,47 +279,64 @@ def test_a_reference_takes_the_straight_path_from_its_second_call(registry, plan
     assert (1, 3) == (len(plans), registry.get("late").status().successes_total)
 
 
+def watched(functions, step, act):
+    """A trace function that acts once, before the given step of what runs in functions of these names."""
+    steps = iter(range(10**6))
+
+    def trace(frame, event, argument):
+        if frame.f_code.co_name not in functions:
+            return None
+        if event == "line" and next(steps) == step:
+            act()
+        return trace
+
+    return trace
+
+
 @pytest.mark.parametrize("fails", [False, True])
 @pytest.mark.parametrize("policies", [lambda: breaker("late"), lambda: compose(bulkhead("room"), breaker("late"))])
-def test_calls_in_the_middle_of_the_finding(registry, policies, fails):
-    """At whatever step of it another thread calls: the call is protected, answered and counted."""
-    seen, busy = [], []
+def test_a_call_in_the_middle_of_the_finding(policies, fails):
+    """At whatever step of the first call another one comes: it is protected, answered and counted."""
+    expected = "ConnectionError" if fails else "fine"
+    watched_steps = 0
 
-    @policies()
-    def fetch():
-        if fails:
-            raise ConnectionError("down")
-        return "fine"
+    def trial(registry, step):
+        seen = []
 
-    def call():
+        @policies()
+        def fetch():
+            if fails:
+                raise ConnectionError("down")
+            return "fine"
+
+        # Only now, so that the first call has to find them.
+        registry.breaker("late", BreakerConfig(Consecutive(999)))
+        registry.bulkhead("room", BulkheadConfig(9))
+
+        def call():
+            try:
+                seen.append(fetch())
+            except Exception as error:
+                seen.append(type(error).__name__)
+
+        before = sys.gettrace()
+        sys.settrace(watched(("rebind", "found"), step, call))
         try:
-            seen.append(fetch())
-        except Exception as error:
-            seen.append(type(error).__name__)
-
-    def between_two_lines(frame, event, argument):
-        if frame.f_code.co_name not in ("rebind", "found"):
-            return None
-        if event == "line" and not busy:
-            busy.append(True)
             call()
-            busy.clear()
-        return between_two_lines
+        finally:
+            sys.settrace(before)
+        return seen
 
-    registry.breaker("late", BreakerConfig(Consecutive(999)))
-    registry.bulkhead("room", BulkheadConfig(9))
-    before = sys.gettrace()
-    sys.settrace(between_two_lines)
-    try:
-        call()
-    finally:
-        sys.settrace(before)
-    status = registry.get("late").status()
+    for step in range(100):
+        with use_registry(Registry()) as registry:
+            seen = trial(registry, step)
+        status, room = registry.get("late").status(), registry.get_bulkhead("room")
 
-    assert 5 < len(seen), "the finding was not watched"
-    assert {"ConnectionError" if fails else "fine"} == set(seen)
-    assert len(seen) == (status.failures_total if fails else status.successes_total)
-    assert 0 == registry.get_bulkhead("room").in_flight
+        assert [expected] * len(seen) == seen
+        assert (len(seen), 0) == (status.failures_total if fails else status.successes_total, room.in_flight)
+        watched_steps += len(seen) - 1
+
+    assert 5 < watched_steps, "the finding was not watched"
 
 
 def test_a_callable_that_is_no_function():

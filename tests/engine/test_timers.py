@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 import time
 import weakref
 
@@ -180,39 +181,91 @@ def test_a_bucket_that_everybody_has_left(loop):
 
 
 # ---------------------------------------------------------------------------------------------- buckets
-def test_one_bucket_for_each_loop():
+@pytest.fixture
+def running():
+    """Makes any object the running loop of this thread."""
+
+    def run(loop, function):
+        asyncio._set_running_loop(loop)
+        try:
+            return function()
+        finally:
+            asyncio._set_running_loop(None)
+
+    return run
+
+
+def test_one_bucket_for_each_loop(running):
     """Going back and forth between loops finds the same ones, as long as somebody holds them."""
     buckets, first, second = Buckets(), FakeLoop(), FakeLoop()
-    one, two = buckets.of(first), buckets.of(second)
+    one, two = running(first, buckets.here), running(second, buckets.here)
 
     assert (first, second) == (one.loop, two.loop)
-    assert one is buckets.of(first)
-    assert one is buckets.last()
-    assert two is buckets.of(second)
+    assert one is running(first, buckets.here)
+    assert two is running(second, buckets.here)
 
 
-def test_no_bucket_under_a_test_clock():
+def test_the_bucket_used_last_is_at_hand(running):
+    """Where the loop tells which thread runs it; another is looked up for each call."""
+    buckets, silent, telling = Buckets(), FakeLoop(), FakeLoop()
+    telling._thread_id = 1
+    kept = running(silent, buckets.here)
+    assert buckets.last() is None
+    kept = running(telling, buckets.here), kept
+
+    assert kept[0] is buckets.last()
+
+
+def test_no_bucket_under_a_test_clock(running):
     """Every call goes to the plan, which asks the registry's clock; and back again."""
     buckets, loop = Buckets(), FakeLoop()
-    bucket = buckets.of(loop)
+    loop._thread_id = 1
+    bucket = running(loop, buckets.here)
     buckets.publish_slots(False)
 
-    assert (None, None) == (buckets.last(), buckets.of(loop))
+    assert (None, None) == (buckets.last(), running(loop, buckets.here))
     buckets.publish_slots(True)
-    assert bucket is buckets.of(loop)
+    assert bucket is running(loop, buckets.here)
 
 
-def test_a_loop_is_not_kept_alive_by_its_bucket():
+def test_no_bucket_without_a_loop():
+    """The plan says what is missing."""
+    assert Buckets().here() is None
+
+
+def test_a_loop_is_not_kept_alive_by_its_bucket(running):
     """Neither the function nor its buckets hold a loop."""
     buckets, loop = Buckets(), FakeLoop()
-    bucket = buckets.of(loop)
+    loop._thread_id = 1
+    bucket = running(loop, buckets.here)
     bucket.entries[FakeTask()] = Deadline(5, 0)
     reference = weakref.ref(loop)
     del loop, bucket
     gc.collect()
 
-    assert reference() is None
-    assert buckets.last() is None
+    assert (None, None) == (reference(), buckets.last())
+
+
+def test_one_function_in_the_loops_of_many_threads():
+    """Each call is cut by the timer of its own loop, however the threads take turns."""
+
+    @timeout(0.01)
+    async def fetch(seconds):
+        await asyncio.sleep(seconds)
+        return seconds
+
+    async def scenario():
+        found = await asyncio.gather(*(fetch(0 if n % 2 else 30) for n in range(20)), return_exceptions=True)
+        return [outcome if isinstance(outcome, int) else type(outcome).__name__ for outcome in found]
+
+    outcomes = []
+    threads = [threading.Thread(target=lambda: outcomes.append(asyncio.run(scenario()))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+
+    assert [["TimeoutExceeded", 0] * 10] * 4 == outcomes
 
 
 def test_a_closed_loop_is_freed():

@@ -617,18 +617,17 @@ def test_which_successes_may_skip(limit, answered, calls):
     readings=st.lists(st.floats(0, 1e6), max_size=15),
 )
 def test_no_clock_keeps_it_open_for_longer_than_a_cooldown(cooldown, opened_at, readings):
-    """I2, I11: wherever the clock jumps, what is left is at most one cooldown, and open is left at its end only."""
+    """I2, I11: wherever the clock jumps, what is left is at most one cooldown, and reading and asking agree."""
     circuit = Circuit(BreakerConfig(Consecutive(1), cooldown=cooldown, max_cooldown=1e6))
     circuit.record(1, FAILURE, TRANSIENT, now=opened_at)
-    began = opened_at
     for now in readings:
-        began = min(began, now)
-        answer = circuit.acquire(now=now)
+        foreseen, answer = circuit.refusal(now), circuit.acquire(now=now)
         if isinstance(answer, Permit):
-            assert now - began >= cooldown
+            assert foreseen is None
+            assert now < opened_at or now - opened_at >= cooldown
             return
-        assert 0 < answer <= cooldown
-        assert cooldown > now - began
+        assert 0 < foreseen == answer <= cooldown
+        assert 0 <= now - opened_at < cooldown
 
 
 @given(config=configs, script=st.lists(st.tuples(steps, verdicts, faults), max_size=30))
