@@ -73,7 +73,7 @@ def fixed_deadline(seconds: float, counts: bool) -> type[Deadline]:
 
     class FixedDeadline(Deadline):
         __slots__ = ()
-        __init__ = object.__init__  # nothing to be told
+        __init__ = object.__init__  # pyright: ignore[reportAssignmentType]  # nothing to be told
 
     FixedDeadline.seconds = seconds
     FixedDeadline.counts = counts

@@ -44,8 +44,9 @@ class TripMachine(Protocol):
     def edge(self) -> float:
         """The moment from which a success must be reported although `clean`."""
 
-    strikes: Strikes | None
-    """Where failures may be counted without the lock; None where each has to be reported."""
+    @property
+    def strikes(self) -> Strikes | None:
+        """Where failures may be counted without the lock; None where each has to be reported."""
 
     @property
     def held(self) -> Held:
@@ -151,8 +152,8 @@ class Streak:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.edge = NEVER
-        self.strikes: Strikes | None = None
-        self.answered()
+        self.strikes: Strikes = Strikes(limit)
+        self.clean = True
 
     @property
     def held(self) -> Streak:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -35,14 +36,14 @@ class LockedCircuit:
         self._hub = services.hub
         self._outbox = services.hub.outbox
         self._lock = threading.RLock()
-        self._busy = False
+        self._busy = 0
         self._real = True
         self._inbox: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
         self._ask = circuit.acquire
 
     @property
-    def busy(self) -> bool:
-        """Whether somebody is in the middle of a change."""
+    def busy(self) -> int:
+        """The thread that is in the middle of a change, 0 if none is."""
         return self._busy
 
     def now(self) -> float:
@@ -57,7 +58,7 @@ class LockedCircuit:
     def after_fork(self) -> None:
         """In the child: nobody here holds the lock, and the parent's probe is not ours."""
         self._lock = threading.RLock()
-        self._busy = False
+        self._busy = 0
         self._inbox.clear()
         self._section(self.circuit.abandon_probes)
 
@@ -72,7 +73,7 @@ class LockedCircuit:
                 if act is not self._ask:
                     self._inbox.append((act, args))
                 return None
-            self._busy = True
+            self._busy = get_ident()
             try:
                 if self._real:
                     result = act(*args, time.monotonic(), time.time_ns())
@@ -80,7 +81,7 @@ class LockedCircuit:
                     clock = self._services.clock
                     result = act(*args, clock.monotonic(), clock.time_ns())
             finally:
-                self._busy = False
+                self._busy = 0
             if self.circuit.events or self._inbox:
                 self._finish_locked()
         finally:

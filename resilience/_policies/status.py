@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from threading import get_ident
 from typing import TYPE_CHECKING
 
 from resilience._core.report import BreakerStatus, LastFailure
@@ -24,9 +25,11 @@ def read_status(breaker: CircuitBreaker) -> BreakerStatus:
         status = _read(breaker)
         if circuit.view is view and not breaker.busy:
             return status
+        if breaker.busy == get_ident():
+            # Asked by a finaliser or signal handler inside our own change: nothing will move before we return.
+            return status
         # Let them finish.
         time.sleep(0)
-    # Called from inside the breaker's own section, by a finaliser perhaps: nothing will change before we return.
     return _read(breaker)
 
 

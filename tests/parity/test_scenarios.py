@@ -1175,6 +1175,19 @@ def test_an_attempt_that_began_too_late_to_prove_anything(parity):
     assert ("closed", 1) == (trace.status()["state"], trace.status()["failures_total"])
 
 
+def test_a_probe_that_began_too_late_to_prove_anything(parity):
+    """Our own deadline cut it short: it gives its slot back, for the same reason in either world."""
+
+    async def scenario(stage):
+        config = BreakerConfig(Consecutive(1), cooldown=3.5)
+        await stage.call(stage.remote([down(), parity.slow(9)], room(4), timeout(5), again(wait=4), provider(config)))
+
+    trace = parity(scenario)
+
+    assert [(RAISED, "TimeoutExceeded", "budget of 5 s exceeded")] == trace.outcomes
+    assert (1, 1) == (trace.status()["probes_released"], trace.status()["failures_total"])
+
+
 def test_a_budget_that_does_not_count(parity):
     """`counts=False`: a limit that a client sets says nothing about the remote."""
 
