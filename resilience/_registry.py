@@ -52,7 +52,8 @@ class Registry:
         if clock is not None and not callable(getattr(clock, "monotonic", None)):
             faults.add("clock", clock, "a Clock (monotonic, time_ns, sleep, asleep, call_at) or None")
         faults.raise_any()
-        self._clock: Clock = clock or SYSTEM_CLOCK
+        self._clock: Clock = SYSTEM_CLOCK if clock is None else clock
+        self.now: Callable[[], float] = self._clock.monotonic
         self._strict = strict
         self._lock = threading.RLock()
         self._breakers: dict[str, CircuitBreaker] = {}
@@ -179,6 +180,7 @@ class Registry:
     @clock.setter
     def clock(self, clock: Clock) -> None:
         self._clock = clock
+        self.now = clock.monotonic
         real = is_real(clock)
         for watcher in (*self, *self._watchers):
             watcher.publish_slots(real)

@@ -27,6 +27,8 @@ class Services(Protocol):
     """What a registry offers to the breakers, bulkheads and call sites that belong to it."""
 
     hub: Hub
+    now: Callable[[], float]
+    """Monotonic seconds on the clock of the moment."""
 
     @property
     def clock(self) -> Clock:
@@ -118,16 +120,14 @@ class Site:
             )
 
     # ------------------------------------------------------------------------------------------------ time
-    def left(self, call: Call | None = None) -> float | None:
-        """Seconds until the nearest deadline around the caller (and this call's own budget), None without one."""
-        if self.budget is None and DEADLINE.get() is None:
-            return None
-        now = self.services.clock.monotonic()
-        left = deadlines.remaining(DEADLINE.get(), now)
-        if call is not None and self.budget is not None:
-            own = call.entered + self.budget - now
-            left = own if left is None else min(left, own)
-        return left
+    def left(self, call: Call) -> float | None:
+        """Seconds until the nearest deadline around the caller, or this call's own budget, runs out; None without."""
+        nearest = deadlines.nearest(DEADLINE.get())
+        expires = None if nearest is None else nearest.expires
+        if self.budget is not None and call.entered is not None:
+            own = call.entered + self.budget
+            expires = own if expires is None else min(expires, own)
+        return None if expires is None else expires - self.services.now()
 
 
 class Call:
@@ -136,7 +136,7 @@ class Call:
     Attributes:
         site, world: where it is made, and how attempts are performed.
         args, kwargs: the function's arguments.
-        entered: monotonic seconds at entry, where the site is timed.
+        entered: monotonic seconds at entry; None where no budget of this call has to be watched by the plan.
         handled: the exception that was being handled when the call began.
         attempt: the number of the attempt under way; 1 is the first.
         first: the answer of an attempt the straight path has made and settled already.
@@ -147,7 +147,7 @@ class Call:
         cancelled: a cancel that came while an uninterruptible attempt was running.
     """
 
-    entered = 0.0
+    entered: float | None = None
     attempt = 1
     first: Outcome | None = None
     permit: Any = None
@@ -163,8 +163,6 @@ class Call:
         self.args = args
         self.kwargs = kwargs
         self.handled = sys.exc_info()[1]
-        if site.timed:
-            self.entered = site.services.clock.monotonic()
 
 
 class SlotHolder(Protocol):

@@ -51,15 +51,21 @@ class Runner:
             self.recover = self._recover_async if is_async else self._recover_sync
 
     # ------------------------------------------------------------------------------------------------ from the beginning
+    def _enter(self, world: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        call = Call(self._site, world, args, kwargs)
+        if self._site.timed:
+            call.entered = self._site.services.now()
+        return call
+
     def _run_sync(self, /, *args: Any, **kwargs: Any) -> Any:
-        call = Call(self._site, self._world, args, kwargs)
+        call = self._enter(self._world, args, kwargs)
         outcome = run(self._plan(call))  # type: ignore[arg-type]  # a plan is a coroutine
         if outcome.pending:
             return self.adopt(outcome.value, args, kwargs, call.attempt - 1)
         return outcome.unwrap()
 
     async def _run_async(self, /, *args: Any, **kwargs: Any) -> Any:
-        call = Call(self._site, self._world, args, kwargs)
+        call = self._enter(self._world, args, kwargs)
         outcome = await self._plan(call)
         if call.cancelled is not None:
             outcome.discard()
@@ -75,7 +81,7 @@ class Runner:
         from resilience._engine.world_async import AdoptingWorld
 
         async def guarded(world: AdoptingWorld) -> Any:
-            call = Call(self._site, world, args, kwargs)
+            call = self._enter(world, args, kwargs)
             call.attempt += failed
             try:
                 outcome = await self._plan(call)
@@ -123,9 +129,9 @@ class Runner:
         self, episode: int, failed: Exception, fault: Fault | None, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         call = Call(self._site, self._world, args, kwargs)
-        outcome = self._first_answer(call, episode, failed, fault)
+        outcome = Outcome(error=failed)
         del failed
-        if call.first is not None:
+        if self._worth_repeating(call, outcome, episode, fault):
             outcome = run(self._recovery(call))  # type: ignore[arg-type]  # a plan is a coroutine
             if outcome.pending:
                 return self.adopt(outcome.value, args, kwargs, call.attempt - 1)
@@ -135,24 +141,24 @@ class Runner:
         self, episode: int, failed: Exception, fault: Fault | None, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         call = Call(self._site, self._world, args, kwargs)
-        outcome = self._first_answer(call, episode, failed, fault)
+        outcome = Outcome(error=failed)
         del failed
-        if call.first is not None:
+        if self._worth_repeating(call, outcome, episode, fault):
             outcome = await self._recovery(call)
         return outcome.unwrap()
 
-    def _first_answer(self, call: Call, episode: int, failed: Exception, fault: Fault | None) -> Outcome:
-        """The attempt that the straight path made; the plan's first answer if it may be repeated at all.
+    def _worth_repeating(self, call: Call, outcome: Outcome, episode: int, fault: Fault | None) -> bool:
+        """Whether the attempt that the straight path made may be repeated; it then is the plan's first answer.
 
         Without a `fault` it has not been reported yet.
         """
-        outcome = Outcome(error=failed)
+        error = outcome.error
+        assert error is not None, "only a failed attempt leaves the straight path"
         if fault is None:
-            fault = self._site.classify(failed, call.handled)
+            fault = self._site.classify(error, call.handled)
             breaker = self._parts.breaker
             if breaker is not None:
-                breaker.breaker.count_error(episode, failed, fault)
+                breaker.breaker.count_error(episode, error, fault)
         outcome.fault, outcome.judged = fault, True
-        if self._may_retry(fault):
-            call.first = outcome
-        return outcome
+        call.first = outcome
+        return self._may_retry(fault)

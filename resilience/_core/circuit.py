@@ -153,9 +153,9 @@ class Circuit(Moving):
         # Looked at after the strikes: if the episode has gone on, they belong to the past.
         if strikes is None or self.closed != episode:
             return None
-        self.totals.failures.tick()
+        next(self.totals.failures.ticks)
         self.last_failure = (fault, time_ns)
-        if strikes.tick() + 1 >= strikes.limit:
+        if next(strikes.ticks) + 1 >= strikes.limit:
             return True
         self.clean = 0
         return False
@@ -170,7 +170,7 @@ class Circuit(Moving):
         old = self.strikes
         if old is None or self.closed != episode:
             return False
-        self.totals.successes.tick()
+        next(self.totals.successes.ticks)
         self.clean = episode
         # The machine first: whoever publishes meanwhile finds them new.
         self._trip.strikes = self.strikes = Strikes(old.limit)  # type: ignore[misc]  # only a streak has any

@@ -23,10 +23,14 @@ class Counter:
     @property
     def value(self) -> int:
         """Ticks so far, or since `zero`."""
-        # The only way to read an itertools.count without moving it.
-        return int(repr(self.ticks)[6:-1]) - self._base
+        return reading(self.ticks) - self._base
 
     def zero(self) -> None:
         """Start over; whoever holds `tick` goes on counting here."""
         self._base = 0
         self._base = self.value
+
+
+def reading(ticks: count[int]) -> int:
+    """Where a count stands, without moving it: only its text tells."""
+    return int(repr(ticks)[6:-1])

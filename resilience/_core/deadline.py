@@ -26,7 +26,7 @@ class Deadline:
         counts: whether its expiry may count against a breaker.
         fired: its own expiry, and nobody's cancel, interrupted the task.
         noted: the task's pending cancels when the scope was entered (asyncio only).
-        left: set once the scope has been left.
+        left: whether the scope has been left.
     """
 
     # Made on every timed call: what every one sets is a slot, the rest has its default on the
@@ -45,6 +45,7 @@ class Deadline:
     def __init__(self, seconds: float, started: float, outer: Deadline | None = None, noted: int = 0) -> None:
         self.seconds = seconds
         self.started = started
+        self.left = False
         self.outer = outer
         self.noted = noted
 
@@ -56,7 +57,7 @@ class Deadline:
     @property
     def active(self) -> bool:
         """Whether its scope is still being executed."""
-        return not hasattr(self, "left")
+        return not self.left
 
 
 class AttemptDeadline(Deadline):
@@ -66,7 +67,7 @@ class AttemptDeadline(Deadline):
 
 
 def fixed_deadline(seconds: float, counts: bool) -> type[Deadline]:
-    """A class of deadlines that all have one length, for the straight path: it sets `started` and what is not usual.
+    """A class of deadlines that all have one length, for the straight path: it sets `started`, `left` and what is not usual.
 
     Where every call makes a deadline, each store counts, and a constructor costs most of all.
     """
@@ -92,9 +93,10 @@ def chain(deadline: Deadline | None) -> Iterator[Deadline]:
 def nearest(deadline: Deadline | None) -> Deadline | None:
     """The deadline in force that runs out first; of two at one moment the outer one."""
     found: Deadline | None = None
-    for candidate in chain(deadline):
-        if found is None or candidate.expires <= found.expires:
-            found = candidate
+    while deadline is not None:
+        if not deadline.left and (found is None or deadline.expires <= found.expires):
+            found = deadline
+        deadline = deadline.outer
     return found
 
 

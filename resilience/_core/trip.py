@@ -16,7 +16,7 @@ from itertools import count
 from typing import NamedTuple, Protocol
 
 from resilience._core.checks import Faults
-from resilience._core.counter import Counter
+from resilience._core.counter import reading
 
 NEVER = math.inf
 
@@ -123,21 +123,24 @@ class Consecutive:
         return Streak(self.failures) if self.within is None else TimedStreak(self.failures, self.within)
 
 
-class Strikes(Counter):
+class Strikes:
     """The failures of one streak, counted without a lock; a streak that ends is followed by a new object.
 
     Attributes:
         limit: the strike that opens the circuit.
+        ticks: `next(ticks)` counts one more and tells how many there were.
     """
 
-    __slots__ = ("limit",)
+    __slots__ = ("limit", "ticks")
 
     def __init__(self, limit: int) -> None:
-        # As a counter's own, spelled out: a streak may end with every other call.
-        self.ticks = ticks = count()
-        self.tick = ticks.__next__
-        self._base = 0
         self.limit = limit
+        self.ticks = count()
+
+    @property
+    def value(self) -> int:
+        """Strikes so far."""
+        return reading(self.ticks)
 
 
 class Streak:
@@ -167,7 +170,7 @@ class Streak:
 
     def fail(self, now: float, successes: int) -> bool:
         self.clean = False
-        return self.strikes.tick() + 1 >= self._limit
+        return next(self.strikes.ticks) + 1 >= self._limit
 
     def succeed(self, now: float, successes: int) -> bool:
         self.strikes = Strikes(self._limit)

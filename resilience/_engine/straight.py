@@ -104,6 +104,7 @@ def _enter(lines: _Lines, shape: Shape, slow: str) -> None:
     if shape.budget:
         lines.add("@deadline = @new_deadline()")
         lines.add("@deadline.started = @started")
+        lines.add("@deadline.left = False")
         lines.add("if @outer is not None: @deadline.outer = @outer")
         lines.add("if @task.cancelling(): @deadline.noted = @task.cancelling()")
         lines.add("@token = @set_deadline(@deadline)")

@@ -104,7 +104,7 @@ class UninterruptibleWorld(AsyncWorld):
     async def attempt(self, call: Call) -> Outcome:
         # An outer deadline only decides whether it starts.
         outer = DEADLINE.get()
-        expired = None if outer is None else past(outer, self._site.services.clock.monotonic())
+        expired = None if outer is None else past(outer, self._site.services.now())
         if expired is not None:
             return expired
         context = copy_context()

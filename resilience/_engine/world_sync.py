@@ -60,7 +60,7 @@ class SyncWorld:
             wait_for_lock(granted, seconds, self._site.services.clock)
 
     async def bounded(self, deadline: Deadline, call: Call, inner: Inner) -> Outcome:
-        expired = past(deadline, self._site.services.clock.monotonic())
+        expired = past(deadline, self._site.services.now())
         if expired is not None:
             return expired
         token = DEADLINE.set(deadline)

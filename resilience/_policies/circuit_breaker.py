@@ -81,7 +81,7 @@ class CircuitBreaker(LockedCircuit):
 
     def refusal(self) -> float | None:
         """Seconds for which a call at this moment would be refused (`FOREVER`: until an operator acts), else None. Pure."""
-        return self.circuit.refusal(self._services.clock.monotonic())
+        return self.circuit.refusal(self._services.now())
 
     def refusal_here(self) -> float | None:
         """The same for a call made here: inside a probe of this breaker it shares that probe."""

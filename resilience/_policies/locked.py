@@ -48,7 +48,7 @@ class LockedCircuit:
 
     def now(self) -> float:
         """Monotonic seconds on the registry's clock."""
-        return self._services.clock.monotonic()
+        return time.monotonic() if self._real else self._services.now()
 
     def publish_slots(self, published: bool) -> None:
         """Whether the system's clock may be read without asking the registry for its own."""

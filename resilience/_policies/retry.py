@@ -129,7 +129,7 @@ class RetryLayers:
 
     async def around(self, call: Call, inner: Inner) -> Outcome:
         """Attempt, and attempt again while that makes sense; waits are the world's."""
-        started = self._site.services.clock.monotonic() if self._needs_state else 0.0
+        started = self._site.services.now() if self._needs_state else 0.0
         first = call.first
         if first is None:
             outcome = await inner(call)
@@ -200,7 +200,7 @@ class RetryLayers:
     def _schedule(self, call: Call, outcome: Outcome, number: int, started: float, idle: float) -> float | None:
         if not self._needs_state:
             return self._backoff(number)
-        now = self._site.services.clock.monotonic()
+        now = self._site.services.now()
         state = RetryState(call, outcome, number, started, now, idle)
         if callable(self._wait):
             state.upcoming_sleep = _seconds(self._wait(state))
@@ -218,7 +218,8 @@ class RetryLayers:
         if not fits(wait, self._site.left(call)):
             note = f"retry stopped: a wait of {wait:.3g} s does not fit the deadline"
             return self._end(outcome, number, "budget", note)
-        note = "" if self._stopped is None or call.exempt else self._stopped(wait)
+        # Without a wait the attempt itself asks, at the same moment.
+        note = "" if self._stopped is None or call.exempt or wait == 0.0 else self._stopped(wait)
         if note:
             return self._end(outcome, number, "refused", note)
         hub = self._site.services.hub

@@ -37,6 +37,7 @@ class TimeoutLayers:
     async def around_call(self, call: Call, inner: Inner) -> Outcome:
         """Everything inside ends by the budget, which began when the call entered."""
         assert self._budget is not None
+        assert call.entered is not None, "a site with a budget is timed"
         deadline = Deadline(self._budget, call.entered, DEADLINE.get())
         deadline.counts = self._counts
         return self._told(await call.world.bounded(deadline, call, inner), deadline)
@@ -44,7 +45,7 @@ class TimeoutLayers:
     async def around_attempt(self, call: Call, inner: Inner) -> Outcome:
         """One attempt ends by its own limit, which begins now."""
         assert self._per_attempt is not None
-        now = self._site.services.clock.monotonic()
+        now = self._site.services.now()
         deadline = AttemptDeadline(self._per_attempt, now, DEADLINE.get())
         deadline.counts = self._counts
         return self._told(await call.world.bounded(deadline, call, inner), deadline)

@@ -26,7 +26,7 @@ from resilience import (
 )
 from resilience._engine import straight
 from resilience._engine.signature import GENERIC, signature_of
-from resilience._engine.straight import Shape, compile_wrapper, source_of
+from resilience._engine.straight import Shape, compile_wrapper, rebind, source_of
 from resilience._site import Call
 
 
@@ -337,6 +337,18 @@ def test_a_call_in_the_middle_of_the_finding(policies, fails):
         watched_steps += len(seen) - 1
 
     assert 5 < watched_steps, "the finding was not watched"
+
+
+def test_what_a_wrapper_does_not_name_is_left_out():
+    """Without a bulkhead there is nowhere to put one's slots."""
+
+    @one_failure_opens()
+    def fetch():
+        return "fine"
+
+    rebind(fetch, {"take": None, "unknown": None})
+
+    assert "fine" == fetch()
 
 
 def test_a_callable_that_is_no_function():

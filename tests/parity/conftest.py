@@ -277,7 +277,7 @@ class Stage:
         if not self.way.is_async and any(isinstance(policy, Timeout) for policy in policies):
             if self.way.path == "straight":
                 raise NoSuchWay
-            interruptible(max_workers=6)(fn)
+            interruptible(max_workers=40)(fn)
             self.clock = self._threads_clock()
         for policy in policies:
             fn = policy(fn)
