@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _GENERATOR, _COROUTINE, _ITERABLE_COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x100, 0x200
 _DEEPEST = 64
-_ENTRANCES: tuple[str, ...] = ("circuit", "door", "queue")
 
 
 def decorate(target: Any, *policies: Policy) -> Any:

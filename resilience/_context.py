@@ -3,6 +3,9 @@
 Three context variables: the innermost deadline, the breakers whose probe is running (with its permit),
 and whether an outer retry is on its second or a later attempt. Tasks and workers
 started inside inherit them.
+
+They are put back with `set`, never with `reset`: on Python 3.11 a reset to "no value"
+lets a finaliser that reads the variable at that moment see freed memory.
 """
 
 from __future__ import annotations
@@ -15,7 +18,6 @@ from resilience._core import deadline as deadlines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from contextvars import Token
 
     from resilience._core.deadline import Deadline
     from resilience._core.permit import Permit
@@ -25,10 +27,16 @@ PROBING: ContextVar[tuple[tuple[object, Permit], ...]] = ContextVar("resilience_
 RETRYING: ContextVar[bool] = ContextVar("resilience_retrying", default=False)
 
 
-def mark_probe(breaker: object, permit: Permit) -> Token[tuple[tuple[object, Permit], ...]]:
+def mark_probe(breaker: object, permit: Permit) -> None:
     """Let calls made from here share this probe; marks that were left behind are dropped on the way."""
-    live = tuple(mark for mark in PROBING.get() if not mark[1].settled)
-    return PROBING.set((*live, (breaker, permit)))
+    PROBING.set((*(mark for mark in PROBING.get() if not mark[1].settled), (breaker, permit)))
+
+
+def unmark_probe(permit: Permit) -> None:
+    """Take a probe's mark away, where it is: a block may be left in another context than it was entered in."""
+    marks = PROBING.get()
+    if marks:
+        PROBING.set(tuple(mark for mark in marks if mark[1] is not permit))
 
 
 def is_probing(breaker: object) -> bool:
@@ -57,10 +65,13 @@ def detached() -> Iterator[None]:
         ...     remaining() is None
         True
     """
-    deadline, probing, retrying = DEADLINE.set(None), PROBING.set(()), RETRYING.set(False)
+    deadline, probing, retrying = DEADLINE.get(), PROBING.get(), RETRYING.get()
+    DEADLINE.set(None)
+    PROBING.set(())
+    RETRYING.set(False)
     try:
         yield
     finally:
-        RETRYING.reset(retrying)
-        PROBING.reset(probing)
-        DEADLINE.reset(deadline)
+        RETRYING.set(retrying)
+        PROBING.set(probing)
+        DEADLINE.set(deadline)

@@ -7,12 +7,12 @@ its events to that thread. A listener that calls a breaker only adds to the outb
 
 from __future__ import annotations
 
-import threading
 from collections import Counter as Tally
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from resilience._core import events as ev
+from resilience._turns import Turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ class Hub:
     def __init__(self, clock: Callable[[], Clock]) -> None:
         self._clock = clock
         self.outbox: deque[ev.Event] = deque()
-        self._delivering = threading.Lock()
+        self._delivering = Turn()
         self._subscriptions: tuple[tuple[Sink, frozenset[type[ev.Event]] | None], ...] = ()
         self._sequence = 0
         self.wanted: frozenset[type[ev.Event]] = frozenset()
@@ -65,12 +65,9 @@ class Hub:
 
     def deliver(self) -> None:
         """Hand out what is waiting, unless another thread is at it (which then does it for us)."""
-        while self.outbox and self._delivering.acquire(blocking=False):
-            try:
-                self._drain()
-            finally:
-                self._delivering.release()
-            # Looked at again after unlocking: somebody may have come and left in between.
+        # Looked at again after each turn: somebody may have come and left in between.
+        while self.outbox and self._delivering.take(self._drain):
+            pass
 
     def publish(self, event: ev.Event) -> None:
         """Put and deliver, for events that belong to no lock."""
@@ -112,7 +109,7 @@ class Hub:
 
     def renew_lock(self) -> None:
         """In a forked child: a thread that does not exist here may have held the lock."""
-        self._delivering = threading.Lock()
+        self._delivering = Turn()
 
 
 def warn(message: str, *args: object) -> None:

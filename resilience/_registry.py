@@ -253,11 +253,12 @@ def use_registry(registry: Registry) -> Iterator[Registry]:
     faults = Faults()
     faults.instance("registry", registry, Registry)
     faults.raise_any()
-    token = _CURRENT.set(registry)
+    before = _CURRENT.get()
+    _CURRENT.set(registry)
     try:
         yield registry
     finally:
-        _CURRENT.reset(token)
+        _CURRENT.set(before)
 
 
 def _from_default_registry(name: str, config: BreakerConfig) -> CircuitBreaker:

@@ -20,6 +20,7 @@ FLOORS = {
     "_clock": 2,
     "_context": 2,
     "_events": 2,
+    "_turns": 2,
     "_site": 2,
     "catalogue": 2,
     "_policies": 3,

@@ -107,7 +107,7 @@ def _enter(lines: _Lines, shape: Shape, slow: str) -> None:
         lines.add("@deadline.left = False")
         lines.add("if @outer is not None: @deadline.outer = @outer")
         lines.add("if @task.cancelling(): @deadline.noted = @task.cancelling()")
-        lines.add("@token = @set_deadline(@deadline)")
+        lines.add("@set_deadline(@deadline)")
         lines.add("@bucket.entries[@task] = @deadline")
         lines.add("if not @bucket.armed: @bucket.arm(@deadline)")
     elif shape.is_async and shape.breaker:
@@ -155,7 +155,7 @@ def _leave(lines: _Lines, shape: Shape) -> None:
         lines.add("    raise")
     lines.add("finally:")
     if shape.budget:
-        lines.add("    @reset_deadline(@token)")
+        lines.add("    @set_deadline(@outer)")
         lines.add("    @deadline.left = True")
         # Gone from the table: it fired, and its cancel is to be taken back on this way out too.
         lines.add("    if @task is not None and @bucket.entries.pop(@task, None) is None: @is_ours(@deadline, @task)")
@@ -182,6 +182,10 @@ COLD = (
 """What only leaves the straight path: attributes of one object in the closure."""
 
 
+ENTRANCES = frozenset({"circuit", "door", "queue"})
+"""What lets a call onto the straight path, where everything else must be in place."""
+
+
 class Cold:
     """The ways off the straight path of one wrapper."""
 
@@ -199,7 +203,6 @@ def _shared(shape: Shape) -> dict[str, Any]:
         "outer_deadline": DEADLINE.get,
         "past": is_past,
         "plain": AWAITABLE.plain,
-        "reset_deadline": DEADLINE.reset,
         "set_deadline": DEADLINE.set,
         "time": time,
         "type": type,
@@ -273,11 +276,12 @@ def rebind(wrapper: FunctionType, closure: dict[str, Any]) -> None:
     assert wrapper.__closure__ is not None, "a wrapper has at least its function in the closure"
     cells = dict(zip(wrapper.__code__.co_freevars, wrapper.__closure__, strict=True))
     cold = cells[PREFIX + "cold"].cell_contents
-    for name, value in closure.items():
+    # The entrances last: another thread may call in the middle of this.
+    for name in sorted(closure, key=lambda name: name in ENTRANCES):
         if name in COLD:
-            setattr(cold, name, value)
+            setattr(cold, name, closure[name])
         elif PREFIX + name in cells:
-            cells[PREFIX + name].cell_contents = value
+            cells[PREFIX + name].cell_contents = closure[name]
 
 
 def _compile(shape: Shape, sig: Signature) -> Callable[..., FunctionType]:

@@ -22,7 +22,6 @@ from resilience._context import DEADLINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextvars import Token
 
     from resilience._clock import Clock, Handle
     from resilience._core.deadline import Deadline
@@ -59,7 +58,7 @@ def is_ours(deadline: Deadline, task: asyncio.Task[Any]) -> bool:
 class Expiry:
     """One scope with a timer of its own, for deadlines that differ from call to call."""
 
-    __slots__ = ("_deadline", "_handle", "_task", "_token", "fired")
+    __slots__ = ("_deadline", "_handle", "_task", "fired")
 
     def __init__(self, deadline: Deadline, clock: Clock) -> None:
         task = this_task()
@@ -68,7 +67,7 @@ class Expiry:
         self._task = task
         deadline.noted = task.cancelling()
         self._handle: Handle | None = clock.call_at(task.get_loop(), deadline.expires, self._expire)
-        self._token: Token[Deadline | None] = DEADLINE.set(deadline)
+        DEADLINE.set(deadline)
 
     def _expire(self) -> None:
         if self._handle is not None:
@@ -81,7 +80,7 @@ class Expiry:
         if handle is not None:
             handle.cancel()
         self._deadline.left = True
-        DEADLINE.reset(self._token)
+        DEADLINE.set(self._deadline.outer)
         return self.fired and is_ours(self._deadline, self._task)
 
 

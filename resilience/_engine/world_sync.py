@@ -63,12 +63,12 @@ class SyncWorld:
         expired = past(deadline, self._site.services.now())
         if expired is not None:
             return expired
-        token = DEADLINE.set(deadline)
+        DEADLINE.set(deadline)
         try:
             return await inner(call)
         finally:
             deadline.left = True
-            DEADLINE.reset(token)
+            DEADLINE.set(deadline.outer)
 
     async def invoke(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
         try:

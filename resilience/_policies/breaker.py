@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from resilience._context import DEADLINE, PROBING, is_probing, mark_probe
+from resilience._context import DEADLINE, is_probing, mark_probe, unmark_probe
 from resilience._core.deadline import is_evidence
 from resilience._core.order import Layer
 from resilience._core.outcome import Outcome
@@ -13,7 +13,7 @@ from resilience._core.view import FOREVER
 from resilience._policies.fallback import Fallback
 from resilience._policies.marks import counts_first
 from resilience._policies.verdicts import end_of, interrupted_verdict
-from resilience._words import OnOpen, TimeoutScope, Verdict
+from resilience._words import OnOpen, ProbeEnd, TimeoutScope, Verdict
 from resilience.errors import CircuitOpenError
 
 if TYPE_CHECKING:
@@ -119,7 +119,8 @@ class BreakerLayers:
             call.probed = permit.probe or is_probing(breaker)
             if self._per_call:
                 return await self._keep(call, permit, inner)
-        token = mark_probe(breaker, permit) if permit is not None and permit.probe else None
+        if permit is not None and permit.probe:
+            mark_probe(breaker, permit)
         started = None if DEADLINE.get() is None else breaker.now()
         try:
             outcome = await inner(call)
@@ -127,8 +128,8 @@ class BreakerLayers:
             self._settle_interrupted(permit or Permit(episode), error, started)
             raise
         finally:
-            if token is not None:
-                PROBING.reset(token)
+            if permit is not None and permit.probe:
+                unmark_probe(permit)
         if outcome.pending:
             if permit is not None:
                 breaker.settle(permit, Verdict.NEUTRAL)
@@ -145,7 +146,9 @@ class BreakerLayers:
         if permit.exempt:
             # Not even a mark on the exception: whoever holds the real permit is to count it.
             return
-        self.breaker.settle(permit, self._verdict_once(outcome, fault, started), fault)
+        # An attempt that a deadline of ours cut short without a word on the remote was cancelled, as in asyncio.
+        end = ProbeEnd.NEUTRAL if outcome.expired is None else ProbeEnd.CANCELLED
+        self.breaker.settle(permit, self._verdict_once(outcome, fault, started), fault, end)
 
     def _settle_interrupted(self, permit: Permit, error: BaseException, started: float | None) -> None:
         breaker = self.breaker
@@ -178,12 +181,13 @@ class BreakerLayers:
         if call.permit is not None:
             self.breaker.settle(call.permit, Verdict.NEUTRAL)
         call.permit = permit
-        token = mark_probe(self.breaker, permit) if permit.probe else None
+        if permit.probe:
+            mark_probe(self.breaker, permit)
         try:
             return await inner(call)
         finally:
-            if token is not None:
-                PROBING.reset(token)
+            if permit.probe:
+                unmark_probe(permit)
 
     async def report(self, call: Call, inner: Inner) -> Outcome:
         """Settle the last permit once, with what became of the whole call."""

@@ -17,6 +17,7 @@ from resilience._core.order import Layer
 from resilience._core.outcome import Outcome
 from resilience._core.slots import Slots, Ticket
 from resilience._policies.fallback import Fallback
+from resilience._turns import Turn
 from resilience._words import OnReject
 from resilience.errors import BulkheadFullError
 
@@ -42,7 +43,7 @@ class SharedBulkhead:
         self.slots = Slots(max_in_flight, max_waiting)
         self.rejected = Counter()
         self._services = services
-        self._matching = threading.Lock()
+        self._matching = Turn()
         self._joining = threading.RLock()
 
     @property
@@ -73,14 +74,15 @@ class SharedBulkhead:
     def hand_over(self) -> None:
         """Match free slots with waiting tickets, unless another thread is at it."""
         slots = self.slots
-        while slots.queue and slots.free and self._matching.acquire(blocking=False):
-            try:
-                while (ticket := slots.match()) is not None:
-                    if not ticket.wake():
-                        # Its event loop is gone: nobody will ever use or return this slot.
-                        slots.free.append(_slot_of(ticket))
-            finally:
-                self._matching.release()
+        # Looked at again after each turn: somebody may have come and left in between.
+        while slots.queue and slots.free and self._matching.take(self._match):
+            pass
+
+    def _match(self) -> None:
+        while (ticket := self.slots.match()) is not None:
+            if not ticket.wake():
+                # Its event loop is gone: nobody will ever use or return this slot.
+                self.slots.free.append(_slot_of(ticket))
 
     def give_up(self, ticket: Ticket) -> bool:
         """Settle a ticket whose waiter stops waiting; False if it had been granted, the slot being the waiter's."""
@@ -105,7 +107,7 @@ class SharedBulkhead:
 
     def after_fork(self) -> None:
         """In the child: all slots are free, whoever held or awaited one stayed in the parent."""
-        self._matching = threading.Lock()
+        self._matching = Turn()
         self._joining = threading.RLock()
         self.slots.refill()
 

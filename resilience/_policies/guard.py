@@ -12,7 +12,7 @@ import sys
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from resilience._context import DEADLINE, PROBING, mark_probe
+from resilience._context import DEADLINE, mark_probe, unmark_probe
 from resilience._core.permit import Permit
 from resilience._policies.verdicts import end_of, interrupted_verdict, settle_error
 from resilience._site import fault_of_result
@@ -20,7 +20,6 @@ from resilience._words import OnOpen, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextvars import Token
     from types import TracebackType
 
     from resilience._core.faults import Fault
@@ -157,14 +156,13 @@ _KEPT: ContextVar[tuple[tuple[ClosedBlock, OwnBlock], ...]] = ContextVar("resili
 class OwnBlock(Block):
     """A block with a memory: its permit, when it began, what it was inside of."""
 
-    __slots__ = ("_fault", "_handled", "_kit", "_permits", "_started", "_token")
+    __slots__ = ("_fault", "_handled", "_kit", "_permits", "_started")
 
     def __init__(self, kit: GuardKit) -> None:
         self._kit = kit
         self._permits: list[Permit] = []
         self._handled = _here()
         self._started: float | None = None
-        self._token: Token[tuple[tuple[object, Permit], ...]] | None = None
         self._fault: Fault | None = None
 
     def __enter__(self) -> Permit:
@@ -178,7 +176,7 @@ class OwnBlock(Block):
             answer = Permit(breaker.circuit.episode, exempt=True, bypassed=True)
         self._permits.append(answer)
         if answer.probe:
-            self._token = mark_probe(breaker, answer)
+            mark_probe(breaker, answer)
         if DEADLINE.get() is not None:
             self._started = breaker.now()
         return answer
@@ -187,13 +185,8 @@ class OwnBlock(Block):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         permit = self._permits.pop()
-        if self._token is not None:
-            try:
-                PROBING.reset(self._token)
-            except ValueError:
-                # Left in another context than it was entered in: the mark died with that one.
-                pass
-            self._token = None
+        if permit.probe:
+            unmark_probe(permit)
         if error is not None:
             _report_error(self._kit, permit, error, self._handled, self._started)
         else:

@@ -64,17 +64,16 @@ class LockedCircuit:
 
     def _section(self, act: Callable[..., Any], *args: Any) -> Any:
         """Run one act of the circuit under the lock; None where it has to wait in the inbox."""
-        lock = self._lock
-        # Spelled out: a `with` costs as much again as the lock.
-        lock.acquire()
-        try:
+        # `with`, not acquire and release: a signal handler that raises between a call of
+        # acquire and the try after it would leave the lock held for good.
+        with self._lock:
             if self._busy:
                 # A request for a permit is answered on the spot; only reports and acts are made good later.
                 if act is not self._ask:
                     self._inbox.append((act, args))
                 return None
-            self._busy = get_ident()
             try:
+                self._busy = get_ident()
                 if self._real:
                     result = act(*args, time.monotonic(), time.time_ns())
                 else:
@@ -84,8 +83,6 @@ class LockedCircuit:
                 self._busy = 0
             if self.circuit.events or self._inbox:
                 self._finish_locked()
-        finally:
-            lock.release()
         if self._outbox:
             self._hub.deliver()
         return result

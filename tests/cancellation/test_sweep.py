@@ -412,7 +412,12 @@ def test_bulkhead_wait_expiry(registry, order):
             first = asyncio.create_task(fn())
             await turns(4)
             second = asyncio.create_task(fn())
-            third = asyncio.create_task(bulkhead("pool", wait=500)(lambda: asyncio.sleep(0))())
+
+            @bulkhead("pool", wait=500)
+            async def patient():
+                await asyncio.sleep(0)
+
+            third = asyncio.create_task(patient())
             await turns(4)
             accepted = False
             for step in order.split(", "):

@@ -131,7 +131,8 @@ def test_policies(registry, protocol):
     ):
         back = through(policy, protocol)
         assert type(policy) is type(back)
-        assert repr(policy).split(" at 0x")[0] == repr(back).split(" at 0x")[0]
+        for text in (" at 0x", ", registry="):  # what a process has of its own stays there
+            assert repr(policy).split(text)[0] == repr(back).split(text)[0]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -371,7 +372,10 @@ def test_fork_while_another_thread_is_in_the_critical_section(registry, trips_at
 
     def hammer():
         while not stop.is_set():
-            shared.on_failure(shared.try_acquire(), FaultKind.TRANSIENT) if not shared.is_open() else shared.reset()
+            try:
+                shared.on_failure(shared.try_acquire(), FaultKind.TRANSIENT)
+            except CircuitOpenError:
+                shared.reset()
 
     threads = [threading.Thread(target=hammer, daemon=True) for _ in range(2)]
     for thread in threads:

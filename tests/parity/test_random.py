@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -126,6 +127,7 @@ def play(parity, policies, script, pauses):
 plenty = settings(suppress_health_check=[HealthCheck.too_slow], max_examples=150)
 
 
+@pytest.mark.slow
 @plenty
 @given(policies=policies(timed=False), script=steps, pauses=pauses)
 def test_any_script(parity, policies, script, pauses):
@@ -133,6 +135,7 @@ def test_any_script(parity, policies, script, pauses):
     play(parity, policies, script, pauses)
 
 
+@pytest.mark.slow
 @plenty
 @given(policies=policies(timed=True), script=steps, pauses=pauses)
 def test_any_script_under_a_timeout(parity, policies, script, pauses):

@@ -666,6 +666,26 @@ def test_a_call_inside_a_probe_shares_it(parity):
     assert (1, 1) == (trace.status()["probes_started"], trace.status()["successes_total"])
 
 
+def test_a_call_inside_a_probe_that_fails(parity):
+    """Its failure is the probe's: counted once, by whoever holds the permit."""
+
+    async def scenario(stage):
+        inner = stage.remote([down(), down(), down("probe")], provider(), name="inner")
+        await stage.call(inner)
+        await stage.call(inner)
+        await stage.pass_time(30)
+
+        async def through(stage):
+            return await stage.invoke(inner)
+
+        await stage.call(stage.remote([through], provider()))
+
+    trace = parity(scenario)
+
+    assert (RAISED, "ConnectionError", "probe") == trace.outcomes[-1]
+    assert (1, 3) == (trace.status()["probes_failed"], trace.status()["failures_total"])
+
+
 def test_another_call_during_a_probe(parity):
     """While the probe is out everybody else is refused for the rest of its lease."""
 
@@ -1032,7 +1052,7 @@ class NoContext(ConnectionError):
 
 
 @pytest.mark.parametrize("kind", [NoArgs, NoDict, NoContext])
-@pytest.mark.parametrize("policies", [full_stack, lambda: (provider(),)])
+@pytest.mark.parametrize("policies", [full_stack, lambda: (provider(),), lambda: (again(),)])
 def test_a_hostile_exception(parity, kind, policies):
     """An exception whose attributes can't be read is still the one that leaves."""
     left = []

@@ -131,6 +131,8 @@ class Plan:
         """Drive one call; its outcome."""
         self.world.script = list(script)
         self.latest = Call(self.site, self.world, args, kwargs)
+        if self.site.timed:
+            self.latest.entered = self.clock.monotonic()
         return run(link(in_order(self.layers))(self.latest))
 
     @property

@@ -223,6 +223,19 @@ def test_an_attempt_in_a_disabled_breaker(plan, down):
     assert 0 == plan.status.failures_total
 
 
+def test_an_interruption_in_a_disabled_breaker(plan):
+    """Nothing to give back."""
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    plan.breaker().breaker.disable()
+    with pytest.raises(KeyboardInterrupt):
+        plan.call(script=[interrupt])
+
+    assert (0, 0) == (plan.status.failures_total, plan.status.late_results)
+
+
 # ---------------------------------------------------------------------------------------------- deadlines of ours
 @pytest.mark.parametrize(("started", "failures"), [(0, 1), (5, 1), (5.1, 0)])
 def test_a_budget_that_a_worker_gave_up_at(plan, started, failures):

@@ -304,15 +304,22 @@ def test_a_ticket_is_won_once(room):
 
 
 def test_a_forked_child_starts_full(room):
-    """Whoever held or awaited a slot stayed in the parent."""
-    room.take()
-    room.join(Ticket())
-    room._matching.acquire()
+    """Whoever held or awaited a slot, or was matching the two, stayed in the parent."""
+    slot, stuck, leave = room.take(), Ticket(), threading.Event()
+    entered = threading.Event()
+    stuck.wake = lambda: entered.set() or leave.wait(10)
+    room.join(stuck)
+    parent = threading.Thread(target=lambda: room.give(slot))
+    parent.start()
+    assert entered.wait(10)
     room.after_fork()
+    taken, waiting = (room.in_flight, room.waiting, room.take()), Ticket()
+    room.join(waiting)
+    room.give(taken[2])
+    leave.set()
+    parent.join(10)
 
-    assert (0, 0, 0) == (room.in_flight, room.waiting, room.take())
-    room.give(0)
-    room.hand_over()
+    assert ((0, 0, 0), 0) == (taken, waiting.slot)
 
 
 def test_how_it_shows_itself(room):

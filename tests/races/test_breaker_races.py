@@ -425,9 +425,8 @@ def test_reset_races_a_probe(registry, together, restless):
 
 def test_trip_races_a_late_success(registry, together, restless):
     """I6: successes that come during a trip never undo it."""
-    for _ in range(80):
-        shared = registry.breaker("api", BreakerConfig(Consecutive(2), cooldown=100))
-        shared.reset()
+    for number in range(80):
+        shared = registry.breaker(f"b{number}", BreakerConfig(Consecutive(2), cooldown=100))
         permits = [shared.try_acquire() for _ in range(4)]
         before = shared.status().failures_total
 
