@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test check core bench clean
+.PHONY: help demo test check core bench bench-update clean
 
 help:
 	@echo "make demo   watch a breaker at work against a server that fails"
 	@echo "make test   run the tests"
 	@echo "make check  format, lint, types, tests, documentation, and the tests without any extra"
-	@echo "make bench  compare what a call costs with other libraries"
+	@echo "make bench  compare what a call costs with other libraries, with the bars and with the stored baseline"
+	@echo "make bench-update  the same, and store the result: baseline and documentation"
 	@echo "make clean  remove environments and caches"
 
 # The stamp tells that the environment has everything that pyproject.toml asks for.
@@ -18,8 +19,10 @@ $(VENV)/.complete: pyproject.toml
 	$(BIN)/pip install --quiet --editable '.[test,lint,docs]'
 	@touch $@
 
-$(VENV)/.bench: $(VENV)/.complete
-	$(BIN)/pip install --quiet --editable '.[bench]'
+# Apart: the peers bring what they like.
+$(VENV)-bench/.complete: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-bench
+	$(VENV)-bench/bin/pip install --quiet --editable '.[bench]'
 	@touch $@
 
 # Installed, not editable: this one shows what a user gets.
@@ -42,8 +45,11 @@ core: $(VENV)-core/.complete
 	$(VENV)-core/bin/pip install --quiet --force-reinstall .
 	$(VENV)-core/bin/pytest
 
-bench: $(VENV)/.bench
-	$(BIN)/python -m benchmarks
+bench: $(VENV)-bench/.complete
+	$(VENV)-bench/bin/python benchmarks/run.py
+
+bench-update: $(VENV)-bench/.complete
+	$(VENV)-bench/bin/python benchmarks/run.py --update
 
 clean:
-	rm -rf $(VENV) $(VENV)-core site .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-core $(VENV)-bench site .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -48,6 +48,11 @@ def ratios_of(result: Result) -> Ratios:
     return found
 
 
+def compared_of(result: Result) -> Ratios:
+    """The ratios that repeat: those of the wall clock tell too much of the neighbours."""
+    return {name: found for name, found in ratios_of(result).items() if not result["scenarios"][name].get("wall")}
+
+
 def regressions(now: Ratios, before: Ratios, tolerance: float = TOLERANCE) -> list[tuple[str, str, float, float]]:
     """Ratios that are worse than the tolerance allows: scenario, against what, before, now. New ones pass."""
     return [
@@ -75,7 +80,7 @@ def read(path: Path = BASELINE) -> dict[str, Ratios]:
 
 def update(result: Result, path: Path = BASELINE) -> None:
     """Store the ratios of a result as those of its version of Python."""
-    stored = read(path) | {minor_of(result): ratios_of(result)}
+    stored = read(path) | {minor_of(result): compared_of(result)}
     path.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
@@ -85,7 +90,7 @@ def compare(result: Result, stored: dict[str, Ratios]) -> bool:
     if version not in stored:
         print(f"no baseline for Python {version}: nothing to compare with")
         return True
-    now, before = ratios_of(result), stored[version]
+    now, before = compared_of(result), stored[version]
     worse = regressions(now, before)
     for scenario, name, old, new in worse:
         print(f"WORSE  {scenario} / {name}: {old:.3g} before, {new:.3g} now ({new / old - 1:+.0%})")

@@ -4,7 +4,8 @@
 - Samples are short and interleaved: round 1 runs every case once, then round 2, and so on.
 - Each sample stands between two runs of a fixed calibration loop and is scaled by best / adjacent calibration, which
   takes out most of what other processes on the machine do to it. What is reported is the median.
-- The clock is the CPU time of the thread; where work is handed to another thread, the wall clock.
+- The clock is the CPU time of the thread; where work is handed to another thread, the wall clock, or the CPU time of
+  the process.
 
 Nanoseconds do not repeat from run to run; ratios within one run do.
 """
@@ -18,8 +19,11 @@ import itertools
 import logging
 import statistics
 import warnings
-from time import perf_counter_ns, thread_time_ns
-from typing import Any
+from time import thread_time_ns
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # The fastest calibration so far, over all measurements of the process.
 _best = [10**18]
@@ -185,7 +189,9 @@ class Case:
         self.samples: list[tuple[float, float]] = []
 
 
-def measure(cases: list[Case], loop: Any, repeats: int, ms: float, wall: bool = False) -> tuple[list[float], float]:
+def measure(
+    cases: list[Case], loop: Any, repeats: int, ms: float, clock: Callable[[], int] = thread_time_ns
+) -> tuple[list[float], float]:
     """Time the cases side by side.
 
     Args:
@@ -193,12 +199,11 @@ def measure(cases: list[Case], loop: Any, repeats: int, ms: float, wall: bool = 
         loop: the event loop for async cases.
         repeats: rounds.
         ms: the length of one sample.
-        wall: use the wall clock, where work is handed to another thread.
+        clock: what tells the nanoseconds (default: the CPU time of the thread).
 
     Returns:
         Nanoseconds per run of each case, and how many times slower than its best the machine was meanwhile.
     """
-    clock = perf_counter_ns if wall else thread_time_ns
 
     def sample(case: Case, n: int) -> int:
         if case.is_async:

@@ -156,7 +156,13 @@ SUBSETS = [
     for parts in itertools.product(("", "B"), ("", "T", "P"), ("", "R", "W"), ("", "C", "A", "J"))
     if any(parts) and not ("W" in parts and parts[0] == "")  # waits are swept with a slot held
 ]
-SCRIPTS = {"ok": ["ok"], "fail": ["fail"], "flaky": ["fail", "ok"], "hang": ["hang"], "fail then hang": ["fail", "hang"]}
+SCRIPTS = {
+    "ok": ["ok"],
+    "fail": ["fail"],
+    "flaky": ["fail", "ok"],
+    "hang": ["hang"],
+    "fail then hang": ["fail", "hang"],
+}
 
 
 @pytest.mark.parametrize("state", [CLOSED, HALF_OPEN], ids=["closed", "half-open"])
@@ -198,7 +204,17 @@ def test_cancel_at_every_await_point(registry, subset, clocked, state):
         asyncio.run(main())
 
 
-@pytest.mark.parametrize("order", ["cancel, expire", "expire, cancel", "expire", "expire, turn, cancel", "expire, turn, turn, cancel", "cancel, turn, expire"])
+@pytest.mark.parametrize(
+    "order",
+    [
+        "cancel, expire",
+        "expire, cancel",
+        "expire",
+        "expire, turn, cancel",
+        "expire, turn, turn, cancel",
+        "cancel, turn, expire",
+    ],
+)
 @pytest.mark.parametrize("subset", ["T", "P", "TC", "PC", "BTC", "BPRC", "BTRC", "TR", "PR", "BTWC", "BPWA", "TJ"])
 @pytest.mark.parametrize("script", ["hang", "fail then hang", "fail"])
 def test_cancel_around_an_expiry(registry, subset, order, script):
@@ -325,9 +341,9 @@ def test_other_ways_to_call(registry, how, clocked):
                 return await scene.provider()
 
             if how == "acall":
-                make = lambda: compose(*(POLICIES[letter]() for letter in "BTRC")).acall(target)  # noqa: B023, E731
+                make = lambda: compose(*(POLICIES[letter]() for letter in "BTRC")).acall(target)  # noqa: E731
             elif how == "breaker.acall":
-                make = lambda: scene.shared.acall(target)  # noqa: B023, E731
+                make = lambda: scene.shared.acall(target)  # noqa: E731
             else:
                 scene.shared.force_open("drill")
                 make = breaker("api", on_open=OnOpen.BYPASS, fallback=target)(target)
@@ -393,7 +409,18 @@ def test_bulkhead_line(registry, clocked, line, release):
         asyncio.run(main())
 
 
-@pytest.mark.parametrize("order", ["cancel, expire", "expire, cancel", "expire", "open, expire", "expire, open", "open, cancel, expire", "expire, cancel, open"])
+@pytest.mark.parametrize(
+    "order",
+    [
+        "cancel, expire",
+        "expire, cancel",
+        "expire",
+        "open, expire",
+        "expire, open",
+        "open, cancel, expire",
+        "expire, cancel, open",
+    ],
+)
 def test_bulkhead_wait_expiry(registry, order):
     """Section 7: expiry, grant and cancel of a waiter in one tick, in every order."""
     clock = ManualClock(100)
@@ -560,7 +587,9 @@ def test_coroutine_closed_at_every_await_point(registry, clocked, subset):
 
 @pytest.mark.parametrize("clocked", [False, True], ids=["straight", "plan"])
 @pytest.mark.parametrize("subset", ["C", "BTRC", "BPRA", "BRJ"])
-@pytest.mark.parametrize("exception", [KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError, ConnectionError])
+@pytest.mark.parametrize(
+    "exception", [KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError, ConnectionError]
+)
 def test_exception_thrown_at_every_await_point(registry, clocked, subset, exception):
     """I4, I10: whatever is thrown in at any suspension leaves everything whole; what is no Exception leaves as it is."""
     clock = ManualClock(100) if clocked else None

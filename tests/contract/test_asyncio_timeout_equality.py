@@ -686,7 +686,7 @@ def test_expiry_exactly_when_the_result_is_there(run):
             assert 0 == task.cancelling()
             await asyncio.sleep(0)
         assert set(results) <= {"result", "timeout"}
-        return None
+        return
 
     same(run, scenario)
 

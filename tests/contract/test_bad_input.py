@@ -43,9 +43,32 @@ class Odd:
         raise RuntimeError("no repr")
 
 
-BAD_POSITIVE = [NAN, INF, -INF, True, False, 0, 0.0, -1, -0.5, "5", b"5", None, [], {}, 1j, Odd(), timedelta(0), timedelta(-1)]
+BAD_POSITIVE = [
+    NAN,
+    INF,
+    -INF,
+    True,
+    False,
+    0,
+    0.0,
+    -1,
+    -0.5,
+    "5",
+    b"5",
+    None,
+    [],
+    {},
+    1j,
+    Odd(),
+    timedelta(0),
+    timedelta(-1),
+]
 BAD_OPTIONAL = [value for value in BAD_POSITIVE if value is not None]
-BAD_NOT_NEGATIVE = [value for value in BAD_POSITIVE if not (isinstance(value, (int, float)) and value == 0 and value is not False) and value != timedelta(0)]
+BAD_NOT_NEGATIVE = [
+    value
+    for value in BAD_POSITIVE
+    if not (isinstance(value, (int, float)) and value == 0 and value is not False) and value != timedelta(0)
+]
 BAD_COUNT = [NAN, INF, True, False, 0, -1, 1.5, "5", None, [], Odd(), timedelta(1)]
 BAD_OPTIONAL_COUNT = [value for value in BAD_COUNT if value is not None]
 
@@ -90,8 +113,22 @@ def test_breaker_config_switches(field, value):
 
 @pytest.mark.parametrize(
     "value",
-    [(), [], set(), None, 5, "nonsense", ("nonsense",), (FaultKind.VALIDATION,), (FaultKind.CONTRACT,),
-     (FaultKind.CONTROL,), (FaultKind.INTERRUPTED,), (FaultKind.TRANSIENT, 7), ([],), Odd()],
+    [
+        (),
+        [],
+        set(),
+        None,
+        5,
+        "nonsense",
+        ("nonsense",),
+        (FaultKind.VALIDATION,),
+        (FaultKind.CONTRACT,),
+        (FaultKind.CONTROL,),
+        (FaultKind.INTERRUPTED,),
+        (FaultKind.TRANSIENT, 7),
+        ([],),
+        Odd(),
+    ],
     ids=named,
 )
 def test_breaker_config_trip_on(value):
@@ -104,7 +141,9 @@ def test_breaker_config_trip_on_may_add_internal():
     assert FaultKind.INTERNAL in BreakerConfig(trip_on=(FaultKind.TRANSIENT, FaultKind.INTERNAL)).trip_on
 
 
-@pytest.mark.parametrize("value", [{99}, {600}, {True}, {"503"}, {4.0}, 401, None, "401", [[]], Odd(), {-1}, {10**30}], ids=named)
+@pytest.mark.parametrize(
+    "value", [{99}, {600}, {True}, {"503"}, {4.0}, 401, None, "401", [[]], Odd(), {-1}, {10**30}], ids=named
+)
 def test_breaker_config_trip_on_status(value):
     """Section 2: a status is an int (no bool) in 100-599."""
     refused("trip_on_status", BreakerConfig, trip_on_status=value)
@@ -140,7 +179,9 @@ def test_a_long_cooldown_alone_is_refused_or_carries_its_maximum():
 
 def test_one_error_lists_every_fault_of_a_config():
     """Section 3: one error lists all faults."""
-    error = refused("cooldown", BreakerConfig, cooldown=-1, half_open_probes=0, trip_on=(), answered="x", probe_lease=NAN)
+    error = refused(
+        "cooldown", BreakerConfig, cooldown=-1, half_open_probes=0, trip_on=(), answered="x", probe_lease=NAN
+    )
     for field in ("cooldown", "half_open_probes", "trip_on", "answered", "probe_lease"):
         assert field in str(error)
     assert len(error.faults) >= 5
@@ -285,7 +326,27 @@ def test_window_of_very_many_buckets_never_crashes(registry):
 
 
 # ------------------------------------------------------------------------------------------ breaker()
-BAD_NAMES = ["", " ", "a b", "ä", "a\n", "a" * 257, "a\x00", None, 5, True, b"api", [], {}, ("a",), Odd(), "naïve", "a;b", "a{b}", "💥"]
+BAD_NAMES = [
+    "",
+    " ",
+    "a b",
+    "ä",
+    "a\n",
+    "a" * 257,
+    "a\x00",
+    None,
+    5,
+    True,
+    b"api",
+    [],
+    {},
+    ("a",),
+    Odd(),
+    "naïve",
+    "a;b",
+    "a{b}",
+    "💥",
+]
 
 
 @pytest.mark.parametrize("name", BAD_NAMES, ids=named)
@@ -336,7 +397,9 @@ def test_breaker_config_type(registry, value):
     refused("config", breaker, "api", value)
 
 
-@pytest.mark.parametrize("value", ["fail", "bypass", "nonsense", None, 1, True, OnReject.FAIL, OnReject.BYPASS, Odd()], ids=named)
+@pytest.mark.parametrize(
+    "value", ["fail", "bypass", "nonsense", None, 1, True, OnReject.FAIL, OnReject.BYPASS, Odd()], ids=named
+)
 def test_breaker_on_open(registry, value):
     """Bad input: unknown enum strings and foreign enums; on_open is an OnOpen (or, kindly, its spelling)."""
     if value in ("fail", "bypass"):
@@ -421,8 +484,22 @@ def test_retry_stop(value):
 
 @pytest.mark.parametrize(
     "value",
-    [(), None, 5, "nonsense", ("validation",), FaultKind.INTERNAL, (FaultKind.VALIDATION,), (FaultKind.CONTRACT,),
-     (FaultKind.CONTROL,), (FaultKind.INTERRUPTED,), (FaultKind.INTERNAL,), (ValueError,), ([],), Odd()],
+    [
+        (),
+        None,
+        5,
+        "nonsense",
+        ("validation",),
+        FaultKind.INTERNAL,
+        (FaultKind.VALIDATION,),
+        (FaultKind.CONTRACT,),
+        (FaultKind.CONTROL,),
+        (FaultKind.INTERRUPTED,),
+        (FaultKind.INTERNAL,),
+        (ValueError,),
+        ([],),
+        Odd(),
+    ],
     ids=named,
 )
 def test_retry_on(value):
@@ -615,9 +692,16 @@ def test_reference_to_a_bulkhead_nobody_registered(registry):
 
 # ------------------------------------------------------------------------------------------ what is decorated
 @pytest.mark.parametrize("target", [None, 5, "fn", [], object(), True], ids=named)
-@pytest.mark.parametrize("make", [lambda: breaker("a", BreakerConfig()), lambda: bulkhead(max_in_flight=1),
-                                  lambda: retry(2, idempotent=True), lambda: timeout(1)],
-                         ids=["breaker", "bulkhead", "retry", "timeout"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: breaker("a", BreakerConfig()),
+        lambda: bulkhead(max_in_flight=1),
+        lambda: retry(2, idempotent=True),
+        lambda: timeout(1),
+    ],
+    ids=["breaker", "bulkhead", "retry", "timeout"],
+)
 def test_decorating_what_is_no_callable(registry, make, target):
     """Bad input: a policy decorates callables."""
     with pytest.raises(ConfigurationError):
@@ -808,7 +892,9 @@ def test_classifier_add_rubbish(value):
 
 
 # ------------------------------------------------------------------------------------------ the code generator
-@pytest.mark.parametrize("name", ["fn(): pass\nimport os", "a b", "é", "class", "", "x" * 10_000, "</script>", "{x}", "%s", "\x00"])
+@pytest.mark.parametrize(
+    "name", ["fn(): pass\nimport os", "a b", "é", "class", "", "x" * 10_000, "</script>", "{x}", "%s", "\x00"]
+)
 def test_hostile_function_names_inject_nothing(registry, name):
     """Issue 2, Must hold: names chosen by an attacker inject nothing into generated code."""
 
@@ -823,11 +909,34 @@ def test_hostile_function_names_inject_nothing(registry, name):
     assert name == wrapped.__name__
 
 
-@pytest.mark.parametrize("parameter", ["_r_fn", "fn", "breaker", "episode", "slot", "release", "self", "args", "kwargs", "exc", "failed", "ªbc", "result", "__builtins__", "Exception", "type", "_"])
+@pytest.mark.parametrize(
+    "parameter",
+    [
+        "_r_fn",
+        "fn",
+        "breaker",
+        "episode",
+        "slot",
+        "release",
+        "self",
+        "args",
+        "kwargs",
+        "exc",
+        "failed",
+        "ªbc",
+        "result",
+        "__builtins__",
+        "Exception",
+        "type",
+        "_",
+    ],
+)
 def test_hostile_parameter_names(registry, parameter):
     """Issue 2, Must hold: parameter names never clash with generated locals."""
     scope = {}
-    exec(f"def fn({parameter}, *rest, other={parameter!r}, **more):\n    return ({parameter}, rest, other, more)", scope)
+    exec(
+        f"def fn({parameter}, *rest, other={parameter!r}, **more):\n    return ({parameter}, rest, other, more)", scope
+    )
     for policies in (
         (breaker("api", BreakerConfig(Consecutive(99))),),
         (bulkhead(max_in_flight=1), retry(2, idempotent=True, wait=0), breaker("api")),

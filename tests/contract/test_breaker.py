@@ -106,7 +106,10 @@ def test_config_is_hashable_and_equal_by_value():
     """Issue 2, Build 3: frozen, hashable, equal by value, whatever the containers given."""
     one = BreakerConfig(Consecutive(3), trip_on=[FaultKind.TRANSIENT, FaultKind.DOWNSTREAM], trip_on_status=[401, 403])
     two = BreakerConfig(
-        Consecutive(3), trip_on={FaultKind.DOWNSTREAM, FaultKind.TRANSIENT}, trip_on_status=(403, 401), cooldown=timedelta(seconds=30)
+        Consecutive(3),
+        trip_on={FaultKind.DOWNSTREAM, FaultKind.TRANSIENT},
+        trip_on_status=(403, 401),
+        cooldown=timedelta(seconds=30),
     )
     assert one == two
     assert hash(one) == hash(two)
@@ -775,7 +778,24 @@ def test_lease_is_the_longest_limit_of_the_call_site(registry, clock, trips_at, 
 # ------------------------------------------------------------------------------------------ verdicts
 @pytest.mark.parametrize(
     ("status", "failures"),
-    [(500, 1), (502, 1), (503, 1), (504, 1), (429, 1), (408, 1), (425, 1), (501, 1), (505, 1), (400, 0), (401, 0), (403, 0), (404, 0), (409, 0), (422, 0), (402, 0)],
+    [
+        (500, 1),
+        (502, 1),
+        (503, 1),
+        (504, 1),
+        (429, 1),
+        (408, 1),
+        (425, 1),
+        (501, 1),
+        (505, 1),
+        (400, 0),
+        (401, 0),
+        (403, 0),
+        (404, 0),
+        (409, 0),
+        (422, 0),
+        (402, 0),
+    ],
 )
 def test_statuses_that_count(world, remote, trips_at, http_error, status, failures):
     """Section 2: 5xx, 408, 425, 429 count; other 4xx are ANSWERED."""
@@ -844,9 +864,11 @@ def test_trip_on_internal(env, remote, trips_at):
 
 def test_kind_left_out_of_trip_on_is_neutral(env, remote, trips_at):
     """Section 2: a TRANSIENT fault that trip_on leaves out is NEUTRAL: it does not reset the streak either."""
-    fn = breaker("api", trips_at(2, trip_on=(FaultKind.DOWNSTREAM,)), classify=lambda exc: FaultKind.DOWNSTREAM if isinstance(exc, ValueError) else None)(
-        env.function(remote(ValueError, ConnectionError, ValueError))
-    )
+    fn = breaker(
+        "api",
+        trips_at(2, trip_on=(FaultKind.DOWNSTREAM,)),
+        classify=lambda exc: FaultKind.DOWNSTREAM if isinstance(exc, ValueError) else None,
+    )(env.function(remote(ValueError, ConnectionError, ValueError)))
     for _ in range(3):
         env.fails(fn)
 
@@ -855,7 +877,15 @@ def test_kind_left_out_of_trip_on_is_neutral(env, remote, trips_at):
 
 @pytest.mark.parametrize(
     ("flag", "total"),
-    [(FaultFlag.CLIENT_FAULT, 0), (FaultFlag.CONTENTION, 0), (FaultFlag.SATURATION, 0), (FaultFlag.LOCAL, 0), (FaultFlag.QUOTA, 1), (FaultFlag.UNSENT, 1), (FaultFlag.AMBIGUOUS, 1)],
+    [
+        (FaultFlag.CLIENT_FAULT, 0),
+        (FaultFlag.CONTENTION, 0),
+        (FaultFlag.SATURATION, 0),
+        (FaultFlag.LOCAL, 0),
+        (FaultFlag.QUOTA, 1),
+        (FaultFlag.UNSENT, 1),
+        (FaultFlag.AMBIGUOUS, 1),
+    ],
     ids=lambda value: getattr(value, "value", value),
 )
 def test_flags_decide_the_verdict(env, remote, trips_at, flag, total):
@@ -983,7 +1013,9 @@ def test_result_fault_in_a_window(env, remote):
     assert OPEN is env.registry.get("api").state
 
 
-@pytest.mark.parametrize("kind", [FaultKind.VALIDATION, FaultKind.CONTRACT, FaultKind.CONTROL, FaultKind.INTERRUPTED, FaultKind.INTERNAL])
+@pytest.mark.parametrize(
+    "kind", [FaultKind.VALIDATION, FaultKind.CONTRACT, FaultKind.CONTROL, FaultKind.INTERRUPTED, FaultKind.INTERNAL]
+)
 def test_kinds_that_are_neutral(shared, kind):
     """Section 2: VALIDATION, CONTRACT, INTERNAL, CONTROL, INTERRUPTED are NEUTRAL."""
     circuit = shared(Consecutive(2))
@@ -1005,7 +1037,9 @@ def test_retry_after_keeps_the_circuit_open(env, remote, trips_at, http_error):
 
 def test_retry_after_is_capped_by_max_cooldown(env, remote, trips_at, http_error):
     """Section 4: capped by max_cooldown."""
-    fn = breaker("api", trips_at(1, cooldown=30, max_cooldown=100))(env.function(remote(http_error(503, Retry_After="9999"))))
+    fn = breaker("api", trips_at(1, cooldown=30, max_cooldown=100))(
+        env.function(remote(http_error(503, Retry_After="9999")))
+    )
     env.fails(fn)
 
     assert 100.0 == env.fails(fn).retry_after
@@ -1183,7 +1217,14 @@ def test_is_open_agrees_with_acquire(registry, clock):
     rng = random.Random(7)
     for round_number in range(60):
         circuit = registry.breaker(
-            f"r{round_number}", BreakerConfig(Consecutive(rng.randint(1, 3)), cooldown=5, half_open_probes=rng.randint(1, 2), probe_lease=4, half_open_successes=rng.randint(1, 2))
+            f"r{round_number}",
+            BreakerConfig(
+                Consecutive(rng.randint(1, 3)),
+                cooldown=5,
+                half_open_probes=rng.randint(1, 2),
+                probe_lease=4,
+                half_open_successes=rng.randint(1, 2),
+            ),
         )
         live = []
         for _ in range(80):
@@ -1198,11 +1239,13 @@ def test_is_open_agrees_with_acquire(registry, clock):
                     assert refusal.retry_after is None or refusal.retry_after > 0
             elif act < 6 and live:
                 permit = live.pop(rng.randrange(len(live)))
-                rng.choice([circuit.on_success, circuit.release, lambda p: circuit.on_failure(p, DOWN)])(permit)  # noqa: B023
+                rng.choice([circuit.on_success, circuit.release, lambda p: circuit.on_failure(p, DOWN)])(permit)
             elif act == 6:
                 clock.advance(rng.choice([0, 1, 3, 5]))
             elif act == 7 and rng.random() < 0.2:
-                rng.choice([circuit.reset, lambda: circuit.force_open("x", seconds=3), circuit.disable, circuit.enable])()  # noqa: B023
+                rng.choice(
+                    [circuit.reset, lambda: circuit.force_open("x", seconds=3), circuit.disable, circuit.enable]
+                )()
             status = circuit.status()
             out = status.probes_started - status.probes_succeeded - status.probes_failed - status.probes_released
             assert 0 <= out <= circuit.config.half_open_probes
@@ -1233,7 +1276,12 @@ def test_status_fields_while_closed(registry, clock, trips_at):
     circuit = registry.breaker("api", trips_at(2))
     status = circuit.status()
 
-    assert (None, None, None, 0) == (status.opened_at, status.next_half_open_at, status.retry_after, status.failure_count)
+    assert (None, None, None, 0) == (
+        status.opened_at,
+        status.next_half_open_at,
+        status.retry_after,
+        status.failure_count,
+    )
     assert 100_000_000_000 == status.last_state_change
 
 

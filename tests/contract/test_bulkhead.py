@@ -25,7 +25,7 @@ from resilience import (
     retry,
     use_registry,
 )
-from resilience._core.events import Bypassed, BulkheadRejected, ConfigConflict
+from resilience._core.events import BulkheadRejected, Bypassed, ConfigConflict
 
 
 async def turns(count=8):
@@ -205,7 +205,12 @@ def test_first_registration_wins(registry, caplog, events):
     assert 3 == registry.get_bulkhead("pool").max_in_flight
     assert 1 == len(caplog.records)
     assert "max_in_flight" in caplog.records[0].getMessage()
-    assert any("max_in_flight" in difference for event in events if isinstance(event, ConfigConflict) for difference in event.differences)
+    assert any(
+        "max_in_flight" in difference
+        for event in events
+        if isinstance(event, ConfigConflict)
+        for difference in event.differences
+    )
 
 
 def test_strict_raises(caplog):

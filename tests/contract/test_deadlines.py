@@ -955,7 +955,7 @@ def test_idempotent_and_interruptible_together(registry, remote):
         @first
         @second
         def fn():
-            return provider()  # noqa: B023
+            return provider()
 
         assert "ok" == fn()
 

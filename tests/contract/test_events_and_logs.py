@@ -267,7 +267,9 @@ def test_raising_sink_of_sink_failed_does_not_loop(registry, api, caplog):
         calls.append(event)
         raise RuntimeError
 
-    registry.subscribe(bad, *[kind for kind in vars(kinds).values() if isinstance(kind, type) and issubclass(kind, kinds.Event)])
+    registry.subscribe(
+        bad, *[kind for kind in vars(kinds).values() if isinstance(kind, type) and issubclass(kind, kinds.Event)]
+    )
     api.force_open("drill")
     assert len(calls) < 5
 
@@ -479,7 +481,13 @@ def test_no_arguments_results_or_texts_anywhere(env, caplog, trips_at, events):
     caplog.set_level(logging.DEBUG)
     Confidential.printed = 0
     secret = Confidential()
-    outcomes = [ConnectionError(SECRET), secret, ConnectionError(SECRET), KeyError(SECRET), type(SECRET, (Exception,), {})(SECRET)]
+    outcomes = [
+        ConnectionError(SECRET),
+        secret,
+        ConnectionError(SECRET),
+        KeyError(SECRET),
+        type(SECRET, (Exception,), {})(SECRET),
+    ]
 
     def body(arg, key=None):
         outcome = outcomes[0] if len(outcomes) == 1 else outcomes.pop(0)
@@ -497,11 +505,18 @@ def test_no_arguments_results_or_texts_anywhere(env, caplog, trips_at, events):
     texts = []
     for _ in range(6):
         failed = env.fails(fn, secret, key=secret)
-        if failed is not None and not isinstance(failed, (ConnectionError, KeyError)) and type(failed).__module__.startswith("resilience"):
+        if (
+            failed is not None
+            and not isinstance(failed, (ConnectionError, KeyError))
+            and type(failed).__module__.startswith("resilience")
+        ):
             texts += [str(failed), repr(failed)]
         texts += getattr(failed, "__notes__", [])
     everything = "\n".join(
-        [record.getMessage() for record in caplog.records] + texts + [repr(event) for event in events] + [repr(env.registry.get("api").status())]
+        [record.getMessage() for record in caplog.records]
+        + texts
+        + [repr(event) for event in events]
+        + [repr(env.registry.get("api").status())]
     )
 
     assert SECRET not in everything.replace(f".{SECRET}", "")  # the name of a type is no text of an exception
@@ -563,7 +578,9 @@ def test_timed_out_events(registry):
         with pytest.raises(TimeoutExceeded):
             call()
     release.set()
-    assert [("budget", 0.01), ("attempt", 0.01), ("budget", 0.01)] == [(event.scope.value, event.seconds) for event in seen]
+    assert [("budget", 0.01), ("attempt", 0.01), ("budget", 0.01)] == [
+        (event.scope.value, event.seconds) for event in seen
+    ]
 
 
 def test_bypassed_event(env, remote, trips_at):

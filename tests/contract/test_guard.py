@@ -42,7 +42,13 @@ def block(request):
     return run_sync if request.param == "with" else run_async
 
 
-@pytest.fixture(params=[BreakerConfig(Consecutive(2), cooldown=30), BreakerConfig(FailureRate(1.0, window=30, bucket=3, min_calls=2), cooldown=30)], ids=["streak", "rate"])
+@pytest.fixture(
+    params=[
+        BreakerConfig(Consecutive(2), cooldown=30),
+        BreakerConfig(FailureRate(1.0, window=30, bucket=3, min_calls=2), cooldown=30),
+    ],
+    ids=["streak", "rate"],
+)
 def config(request):
     return request.param
 
@@ -372,7 +378,7 @@ def test_judge_makes_a_value_a_fault(registry, ticking, block):
 
     for _ in range(2):
         guard = ref.guard()
-        block(guard, lambda permit: guard.judge("503"))  # noqa: B023
+        block(guard, lambda permit: guard.judge("503"))
     assert OPEN is ref.state
 
 
@@ -381,7 +387,7 @@ def test_judge_of_a_good_value_is_a_success(registry, ticking, block):
     ref = breaker("api", BreakerConfig(Consecutive(2)), classify_result=lambda value: DOWN if value == "503" else None)
     for answer in ("503", "200", "503"):
         guard = ref.guard()
-        block(guard, lambda permit: guard.judge(answer))  # noqa: B023
+        block(guard, lambda permit: guard.judge(answer))
 
     assert CLOSED is ref.state
     assert (1, 2) == (ref.status().successes_total, ref.status().failures_total)

@@ -142,7 +142,12 @@ def test_every_stacking_is_one_order(env, remote, trips_at, stacking):
         limit = timeout(30, pass_as="key")
     else:
         limit = timeout(30)
-    policies = [bulkhead("pool", max_in_flight=1), limit, retry(3, wait=0, idempotent=True), breaker("api", trips_at(9))]
+    policies = [
+        bulkhead("pool", max_in_flight=1),
+        limit,
+        retry(3, wait=0, idempotent=True),
+        breaker("api", trips_at(9)),
+    ]
     provider = remote(ConnectionError, ConnectionError, "ok")
     fn = env.function(provider)
     for index in stacking:
@@ -155,9 +160,16 @@ def test_every_stacking_is_one_order(env, remote, trips_at, stacking):
     assert 2 == env.registry.get("api").status().failures_total
 
 
-@pytest.mark.parametrize("make", [lambda: breaker("a", BreakerConfig()), lambda: bulkhead(max_in_flight=1),
-                                  lambda: retry(2, idempotent=True), lambda: timeout(1)],
-                         ids=["breaker", "bulkhead", "retry", "timeout"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: breaker("a", BreakerConfig()),
+        lambda: bulkhead(max_in_flight=1),
+        lambda: retry(2, idempotent=True),
+        lambda: timeout(1),
+    ],
+    ids=["breaker", "bulkhead", "retry", "timeout"],
+)
 def test_two_of_a_kind_are_refused(registry, make):
     """Section 3: two policies of one kind on one function are refused when decorated."""
 

@@ -109,7 +109,21 @@ def test_base_exceptions_are_not_retried(env, stop):
 
 
 @pytest.mark.parametrize(
-    ("status", "calls"), [(503, 3), (429, 3), (408, 3), (425, 3), (500, 3), (502, 3), (400, 1), (401, 1), (404, 1), (409, 1), (501, 1), (505, 1)]
+    ("status", "calls"),
+    [
+        (503, 3),
+        (429, 3),
+        (408, 3),
+        (425, 3),
+        (500, 3),
+        (502, 3),
+        (400, 1),
+        (401, 1),
+        (404, 1),
+        (409, 1),
+        (501, 1),
+        (505, 1),
+    ],
 )
 def test_statuses_that_are_retried(world, remote, http_error, status, calls):
     """Section 2: 408, 425, 429 and most 5xx."""
@@ -270,7 +284,9 @@ def test_results_retry_after_is_the_least_wait(world, remote):
 # ------------------------------------------------------------------------------------------ waits
 def test_backoff_doubles_to_its_cap(world, remote):
     """Section 6: b = min(max_backoff, initial_backoff * 2^(n-1))."""
-    fn = retry(7, initial_backoff=1, max_backoff=10, jitter=0, idempotent=True)(world.function(remote(then=ConnectionError)))
+    fn = retry(7, initial_backoff=1, max_backoff=10, jitter=0, idempotent=True)(
+        world.function(remote(then=ConnectionError))
+    )
     world.fails(fn)
 
     assert [1, 2, 4, 8, 10, 10] == waits(world)
@@ -278,7 +294,9 @@ def test_backoff_doubles_to_its_cap(world, remote):
 
 def test_jitter_stays_in_its_bounds_and_never_vanishes(world, remote):
     """Section 6: wait = b +- jitter * b, jitter after the cap."""
-    fn = retry(40, initial_backoff=1, max_backoff=4, jitter=0.25, idempotent=True)(world.function(remote(then=ConnectionError)))
+    fn = retry(40, initial_backoff=1, max_backoff=4, jitter=0.25, idempotent=True)(
+        world.function(remote(then=ConnectionError))
+    )
     world.fails(fn)
     slept = waits(world)
     assert all(0.75 * b <= wait <= 1.25 * b for wait, b in zip(slept, [1, 2] + [4] * 40, strict=False))
@@ -313,7 +331,9 @@ def test_no_wait_after_the_last_attempt(world, remote):
 def test_very_many_attempts_never_overflow(world, remote):
     """I20: 2^(n-1) of the 5,000th attempt is no float; the cap holds."""
     provider = remote(then=ConnectionError)
-    world.fails(retry(5000, initial_backoff=0.001, max_backoff=0.002, jitter=0, idempotent=True)(world.function(provider)))
+    world.fails(
+        retry(5000, initial_backoff=0.001, max_backoff=0.002, jitter=0, idempotent=True)(world.function(provider))
+    )
     assert 5000 == provider.calls
 
 
@@ -355,7 +375,29 @@ def test_retry_after_date_of_the_past(world, remote, http_error):
     assert [] == waits(world)
 
 
-@pytest.mark.parametrize("junk", ["", "soon", "-5", "1e3", "٣", "9" * 65, "NaN", "inf", "0x10", "5;", "1,5", None, 7.5, True, [], b"7", "\x00", "Wed"])
+@pytest.mark.parametrize(
+    "junk",
+    [
+        "",
+        "soon",
+        "-5",
+        "1e3",
+        "٣",
+        "9" * 65,
+        "NaN",
+        "inf",
+        "0x10",
+        "5;",
+        "1,5",
+        None,
+        7.5,
+        True,
+        [],
+        b"7",
+        "\x00",
+        "Wed",
+    ],
+)
 def test_junk_is_ignored(world, remote, http_error, junk):
     """Section 6: hostile-proof: junk = ignored."""
     error = http_error(503)
@@ -365,7 +407,16 @@ def test_junk_is_ignored(world, remote, http_error, junk):
 
 
 @settings(max_examples=300)
-@given(junk=st.one_of(st.text(max_size=80), st.binary(max_size=20), st.integers(), st.floats(), st.none(), st.lists(st.integers(), max_size=2)))
+@given(
+    junk=st.one_of(
+        st.text(max_size=80),
+        st.binary(max_size=20),
+        st.integers(),
+        st.floats(),
+        st.none(),
+        st.lists(st.integers(), max_size=2),
+    )
+)
 def test_no_header_crashes_the_parser(junk):
     """I20: no input crashes it: header."""
     error = ConnectionError()
@@ -496,7 +547,10 @@ WAITS = {
     "combine": (lambda: tenacity.wait_combine(tenacity.wait_fixed(1), tenacity.wait_fixed(2)), [3, 3, 3, 3]),
     "plus": (lambda: tenacity.wait_fixed(1) + tenacity.wait_fixed(2), [3, 3, 3, 3]),
     "sum": (lambda: sum([tenacity.wait_fixed(1), tenacity.wait_fixed(2)]), [3, 3, 3, 3]),
-    "exception": (lambda: tenacity.wait_exception(lambda exc: 4 if isinstance(exc, ConnectionError) else 1), [4, 4, 4, 4]),
+    "exception": (
+        lambda: tenacity.wait_exception(lambda exc: 4 if isinstance(exc, ConnectionError) else 1),
+        [4, 4, 4, 4],
+    ),
     "function": (lambda: lambda state: state.attempt_number, [1, 2, 3, 4]),
     "idle": (lambda: lambda state: state.idle_for + 1, [1, 2, 4, 8]),
     "since start": (lambda: lambda state: state.seconds_since_start + 1, [1, 2, 4, 8]),
@@ -554,7 +608,15 @@ def test_strategies_see_the_exception(world, remote):
     error = ConnectionError()
 
     def stop(state):
-        seen.append((state.attempt_number, state.outcome.exception() is error, state.upcoming_sleep >= 0, state.seconds_since_start, state.idle_for))
+        seen.append(
+            (
+                state.attempt_number,
+                state.outcome.exception() is error,
+                state.upcoming_sleep >= 0,
+                state.seconds_since_start,
+                state.idle_for,
+            )
+        )
         return False
 
     world.fails(retry(3, wait=2, stop=stop, idempotent=True)(world.function(remote(then=error))))
@@ -579,14 +641,18 @@ def test_strategy_that_raises(world, remote):
 @pytest.mark.parametrize("answer", [None, "soon", object(), []], ids=repr)
 def test_strategy_that_answers_no_number(world, remote, answer):
     """I20: a strategy that answers no number: its TypeError or the last exception, and nothing hangs."""
-    failed = world.fails(retry(3, wait=lambda state: answer, idempotent=True)(world.function(remote(then=ConnectionError))))
+    failed = world.fails(
+        retry(3, wait=lambda state: answer, idempotent=True)(world.function(remote(then=ConnectionError)))
+    )
     assert isinstance(failed, (ConnectionError, ValueError, TypeError))
 
 
 @pytest.mark.parametrize("answer", [-5, float("nan"), float("inf"), 10**400], ids=["-5", "nan", "inf", "10**400"])
 def test_strategy_that_answers_an_impossible_number(world, remote, answer):
     """I20, section 6: a wait nobody can wait is none, or the end of the retry; the last real exception leaves."""
-    failed = world.fails(retry(3, wait=lambda state: answer, idempotent=True)(world.function(remote(then=ConnectionError))))
+    failed = world.fails(
+        retry(3, wait=lambda state: answer, idempotent=True)(world.function(remote(then=ConnectionError)))
+    )
     assert isinstance(failed, ConnectionError)
     assert [] == waits(world)
 

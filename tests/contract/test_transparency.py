@@ -15,7 +15,6 @@ import pytest
 from resilience import (
     BreakerConfig,
     BulkheadFullError,
-    CircuitOpenError,
     Consecutive,
     FailureRate,
     OnOpen,
@@ -44,7 +43,15 @@ def stacks(env, trips=999):
     yield "retry", compose(retry(2, wait=0, idempotent=True))
     yield "timeout", compose(limit)
     yield "attempt", compose(attempt)
-    yield "all", compose(bulkhead(max_in_flight=5), limit, retry(2, wait=0, idempotent=True), breaker("a2", BreakerConfig(Consecutive(trips))))
+    yield (
+        "all",
+        compose(
+            bulkhead(max_in_flight=5),
+            limit,
+            retry(2, wait=0, idempotent=True),
+            breaker("a2", BreakerConfig(Consecutive(trips))),
+        ),
+    )
 
 
 NAMES = ["breaker", "window", "account", "judged", "bulkhead", "retry", "timeout", "attempt", "all"]
@@ -62,7 +69,9 @@ def test_same_result_object(env, stack):
     assert result is env.call(stack(env.function(lambda arg, key=None: result)))
 
 
-@pytest.mark.parametrize("kind", [ConnectionError, ValueError, StopIteration, KeyError, TimeoutError, StopAsyncIteration, RuntimeError])
+@pytest.mark.parametrize(
+    "kind", [ConnectionError, ValueError, StopIteration, KeyError, TimeoutError, StopAsyncIteration, RuntimeError]
+)
 def test_same_exception_object(env, stack, kind):
     """I10: the very same exception, a StopIteration stays one (in sync code)."""
     error = kind("x")
@@ -385,7 +394,7 @@ def dies(env, fn, prepare=lambda: None):
             gone = weakref.ref(argument)
             try:
                 await fn(argument)
-            except Exception:  # noqa: S110
+            except Exception:
                 pass
             del argument
             return gone() is None
@@ -395,7 +404,7 @@ def dies(env, fn, prepare=lambda: None):
     gone = weakref.ref(argument)
     try:
         fn(argument)
-    except Exception:  # noqa: S110
+    except Exception:
         pass
     del argument
     return gone() is None
@@ -554,7 +563,7 @@ def test_arguments_of_a_timed_out_call_die(registry, no_gc):
             argument = Argument()
             gone = weakref.ref(argument)
             try:
-                await fn(argument)  # noqa: B023
+                await fn(argument)
             except TimeoutExceeded:
                 pass
             del argument
@@ -707,7 +716,9 @@ def test_memory_is_flat_over_many_calls(registry):
     import tracemalloc
 
     fn = bulkhead(max_in_flight=2)(
-        retry(2, wait=0, idempotent=True)(breaker("api", BreakerConfig(FailureRate(1.0, min_calls=10**6)))(lambda fails: 1 / (not fails)))
+        retry(2, wait=0, idempotent=True)(
+            breaker("api", BreakerConfig(FailureRate(1.0, min_calls=10**6)))(lambda fails: 1 / (not fails))
+        )
     )
 
     def work(count):

@@ -1011,14 +1011,14 @@ def test_figures_forced_again_stay_those_of_the_first_opening():
 @pytest.mark.parametrize("trip", [Consecutive(2), Consecutive(2, within=60), FailureRate(0.6, min_calls=3)])
 def test_figures_after_closing(trip):
     """Closed again, everything starts at zero; successes of before, the probe's own among them, are forgotten."""
-    circuit = make(trip)
+    circuit = make(trip, cooldown=1)
     succeed(circuit, 0)
     fail(circuit, 0)
     fail(circuit, 0)
-    succeed(circuit, 30)
+    succeed(circuit, 1)
     windowed = trip.windowed
 
-    assert Figures(0, 0, 0.0 if windowed else None) == figures(circuit, 30)
+    assert Figures(0, 0, 0.0 if windowed else None) == figures(circuit, 1)
 
 
 def test_times_of_the_opening():

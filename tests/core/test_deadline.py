@@ -58,7 +58,7 @@ def test_an_attempts_limit():
 def test_a_fixed_length(counts):
     """Where each call makes one of the same length: told only when it starts, it is like any other."""
     deadline = fixed_deadline(5.0, counts)()
-    deadline.started = 10.0
+    deadline.started, deadline.left = 10.0, False
 
     assert (5.0, 15.0, counts) == (deadline.seconds, deadline.expires, deadline.counts)
     assert (TimeoutScope.BUDGET, True, False, None, 0) == (
@@ -74,7 +74,13 @@ def test_a_fixed_length(counts):
 def test_one_deadline_is_not_another():
     """What one has gone through says nothing of the next."""
     fixed = fixed_deadline(1.0, True)
-    for make in (lambda: Deadline(1.0, 0.0), fixed):
+
+    def made():
+        deadline = fixed()
+        deadline.left = False
+        return deadline
+
+    for make in (lambda: Deadline(1.0, 0.0), made):
         first = make()
         first.fired = first.left = True
 

@@ -132,7 +132,7 @@ def test_figures_follow_the_streak():
     """A strike that is counted without the lock shows at once, and so does the end of the streak."""
     streak = Streak(3)
     held = streak.held
-    streak.strikes.tick()
+    next(streak.strikes.ticks)
     assert Figures(1, 1, None) == held.figures(0, 0)
     streak.clear(0)
 

@@ -120,8 +120,7 @@ def play(parity, policies, script, pauses):
             await stage.pass_time(pause)
             await stage.call(remote, pause)
 
-    # The reason of a probe that our own deadline cut short has a scenario of its own.
-    parity(scenario, leaving_out=[("ProbeReleased", "reason")])
+    parity(scenario)
 
 
 plenty = settings(suppress_health_check=[HealthCheck.too_slow], max_examples=150)

@@ -308,7 +308,7 @@ class WholeCircuit(RuleBasedStateMachine):
         assert not at_the_door
         assert (ticket.episode, ticket.probe, ticket.exempt) == (permit.episode, permit.probe, permit.exempt)
         assert ticket.lease == permit.lease
-        self.given.append(permit)
+        self.given.append((permit, ticket))
         return permit, ticket
 
     @rule(target=reported, pair=consumes(permits), verdict=verdicts, fault=faults, end=st.sampled_from(ProbeEnd))
@@ -318,12 +318,12 @@ class WholeCircuit(RuleBasedStateMachine):
 
     def report(self, permit, ticket, verdict, fault=TRANSIENT, end=ProbeEnd.NEUTRAL):
         before = moment(self.circuit, self.now)
-        late = permit.episode != self.circuit.episode
+        late = permit.episode != self.circuit.episode and not permit.settled and not permit.exempt
         self.circuit.settle(permit, verdict, None if verdict is SUCCESS else fault, end, now=self.now)
         self.model.settle(ticket, verdict, None if verdict is SUCCESS else fault, self.now)
         if verdict is NEUTRAL and not permit.probe:
             assert before == moment(self.circuit, self.now), "I4"
-        if late and not permit.exempt:
+        if late:
             gained = {"late": before[0]["late"] + (verdict is not NEUTRAL)}
             assert (before[0] | gained, *before[1:]) == moment(self.circuit, self.now), "I6"
 
@@ -443,7 +443,7 @@ class WholeCircuit(RuleBasedStateMachine):
         """I1, from what callers hold."""
         out = [
             permit
-            for permit in self.given
+            for permit, _ in self.given
             if permit.probe and not permit.settled and permit.episode == self.circuit.episode
             if self.now - permit.leased_at < permit.lease
         ]

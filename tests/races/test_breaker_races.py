@@ -188,7 +188,11 @@ def test_exactly_one_over_threads_and_loops(registry, together, restless):
     assert CLOSED is shared.state
 
 
-@pytest.mark.parametrize("trip", [Consecutive(64), Consecutive(64, within=1000), FailureRate(1.0, window=1000, bucket=100, min_calls=64)], ids=["streak", "timed", "rate"])
+@pytest.mark.parametrize(
+    "trip",
+    [Consecutive(64), Consecutive(64, within=1000), FailureRate(1.0, window=1000, bucket=100, min_calls=64)],
+    ids=["streak", "timed", "rate"],
+)
 @pytest.mark.parametrize("way", ["decorator", "guard", "permit"])
 def test_the_nth_failure_trips_exactly_once(registry, together, restless, transitions, trip, way):
     """I5: no failure is lost: the N-th trips, exactly once, with one transition event, under 8 threads."""
@@ -249,7 +253,7 @@ def test_success_counter_is_exact(registry, together, restless):
 
         def work(index):
             for _ in range(500):
-                fn()  # noqa: B023
+                fn()
 
         assert [None] * 8 == together(8, work)
         assert 4000 == registry.get(name).status().successes_total
@@ -269,7 +273,11 @@ def test_guard_counter_is_exact(registry, together, restless):
     assert 3200 == ref.status().successes_total
 
 
-@pytest.mark.parametrize("trip", [Consecutive(10**6), Consecutive(10**5, within=1000), FailureRate(1.0, window=1000, bucket=100, min_calls=10**6)], ids=["streak", "timed", "rate"])
+@pytest.mark.parametrize(
+    "trip",
+    [Consecutive(10**6), Consecutive(10**5, within=1000), FailureRate(1.0, window=1000, bucket=100, min_calls=10**6)],
+    ids=["streak", "timed", "rate"],
+)
 def test_mixed_counters_are_exact(registry, together, restless, trip):
     """I5: successes, failures, answered and neutral ones over 8 threads: each counted once."""
     registry.breaker("api", BreakerConfig(trip))
@@ -328,7 +336,9 @@ def test_storm_of_everything_keeps_the_books(registry, together, restless):
     starts, releases = [], []
     registry.subscribe(starts.append, ProbeStarted)
     registry.subscribe(releases.append, ProbeReleased)
-    shared = registry.breaker("api", BreakerConfig(Consecutive(2), cooldown=0.0005, half_open_probes=2, half_open_successes=2, probe_lease=10))
+    shared = registry.breaker(
+        "api", BreakerConfig(Consecutive(2), cooldown=0.0005, half_open_probes=2, half_open_successes=2, probe_lease=10)
+    )
     inside = [0]
     worst = []
     lock = threading.Lock()
@@ -380,9 +390,17 @@ def test_status_is_one_consistent_moment(registry, together, restless):
             while not stop.is_set():
                 status = registry.status_all()["api"]
                 if status.state is CLOSED:
-                    if status.opened_at is not None or status.next_half_open_at is not None or status.failure_count >= 3:
+                    if (
+                        status.opened_at is not None
+                        or status.next_half_open_at is not None
+                        or status.failure_count >= 3
+                    ):
                         wrong.append(status)
-                elif status.opened_at is None or status.failure_count != 3 or (status.state is OPEN) != (status.next_half_open_at is not None):
+                elif (
+                    status.opened_at is None
+                    or status.failure_count != 3
+                    or (status.state is OPEN) != (status.next_half_open_at is not None)
+                ):
                     wrong.append(status)
             return
         for _ in range(300):
@@ -416,7 +434,9 @@ def test_reset_races_a_probe(registry, together, restless):
         while shared.is_open():
             pass
         probe = shared.try_acquire()
-        together(3, lambda index: [shared.reset, lambda: shared.on_success(probe), lambda: shared.on_success(probe)][index]())  # noqa: B023
+        together(
+            3, lambda index: [shared.reset, lambda: shared.on_success(probe), lambda: shared.on_success(probe)][index]()
+        )
         assert 0 == conserved(shared.status())
         assert CLOSED is shared.state
     names = [type(event).__name__ for event in ends]
@@ -457,7 +477,9 @@ def test_registration_races_first_calls(registry, together, restless):
                 pass
 
         together(4, work)
-        assert 4 == registry.get(f"b{number}").status().failures_total + registry.get(f"b{number}").status().late_results
+        assert (
+            4 == registry.get(f"b{number}").status().failures_total + registry.get(f"b{number}").status().late_results
+        )
 
 
 def test_async_and_sync_callers_share_one_count(registry, together, restless):
