@@ -134,6 +134,8 @@ class Bar:
 
     def spell_bound(self, bound: float) -> str:
         """A bound for readers."""
+        if not bound:
+            return self.spell(bound)
         return f"{'≥' if self.more else '≤'} {self.spell(bound)}"
 
 

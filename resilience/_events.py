@@ -7,6 +7,7 @@ its events to that thread. A listener that calls a breaker only adds to the outb
 
 from __future__ import annotations
 
+import threading
 from collections import Counter as Tally
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     Sink = Callable[[ev.Event], object]
 
 
+_MOST_IN_TURN = 2_000
+_LONGEST_OUTBOX = 10_000
+
+
 class Hub:
     """Outbox, listeners and counts of one registry."""
 
@@ -31,6 +36,7 @@ class Hub:
         self._delivering = Turn()
         self._subscriptions: tuple[tuple[Sink, frozenset[type[ev.Event]] | None], ...] = ()
         self._sequence = 0
+        self._delivered_in_turn = 0
         self.wanted: frozenset[type[ev.Event]] = frozenset()
         # Public for those who look before they call: an empty outbox needs no delivery.
         self.counts: Tally[str] = Tally()
@@ -58,16 +64,25 @@ class Hub:
     # ------------------------------------------------------------------------------------------------ sending
     def put(self, event: ev.Event) -> None:
         """Leave an event for delivery. Safe under any lock: it appends, and runs nobody's code."""
+        if len(self.outbox) >= _LONGEST_OUTBOX and type(event) in ev.OPTIONAL:
+            # Listeners are slower than the flood: what only they asked for is counted instead.
+            self.counts["events_dropped"] += 1
+            return
         clock = self._clock()
         event.__dict__["at"] = clock.monotonic()
         event.__dict__["time_ns"] = clock.time_ns()
         self.outbox.append(event)
 
     def deliver(self) -> None:
-        """Hand out what is waiting, unless another thread is at it (which then does it for us)."""
+        """Hand out what is waiting, unless another thread is at it (which then does it for us).
+
+        A call is kept for no more than 2,000 events; a thread of our own goes on with the rest of a flood.
+        """
         # Looked at again after each turn: somebody may have come and left in between.
         while self.outbox and self._delivering.take(self._drain):
-            pass
+            if self.outbox and self._delivered_in_turn >= _MOST_IN_TURN:
+                threading.Thread(target=self.deliver, name="resilience events", daemon=True).start()
+                return
 
     def publish(self, event: ev.Event) -> None:
         """Put and deliver, for events that belong to no lock."""
@@ -75,11 +90,13 @@ class Hub:
         self.deliver()
 
     def _drain(self) -> None:
-        while True:
+        self._delivered_in_turn = 0
+        while self._delivered_in_turn < _MOST_IN_TURN:
             try:
                 event = self.outbox.popleft()
             except IndexError:
                 return
+            self._delivered_in_turn += 1
             self._sequence += 1
             event.numbered(self._sequence)
             try:

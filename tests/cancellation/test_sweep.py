@@ -615,7 +615,7 @@ def test_exception_thrown_at_every_await_point(registry, clocked, subset, except
                     coroutine.send(None)
             except BaseException as exc:
                 if not issubclass(exception, Exception):
-                    assert thrown is exc
+                    assert thrown is exc  # noqa: PT017
             scene.check(before, counts=False)
 
     with use_clock(clock, registry) if clocked else contextlib.nullcontext():

@@ -866,6 +866,7 @@ def test_generator_based_reentry_same_task_twice():
             with contextlib.suppress(TimeoutExceeded):
                 await fn(0)
             await hang()
+            return None
 
         begun = asyncio.get_running_loop().time()
         with pytest.raises(TimeoutExceeded):

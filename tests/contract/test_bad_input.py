@@ -325,7 +325,7 @@ def test_window_of_very_many_buckets_never_crashes(registry):
     assert shared.is_open()
 
 
-# ------------------------------------------------------------------------------------------ breaker()
+# ------------------------------------------------------------------------------------------ the arguments of breaker
 BAD_NAMES = [
     "",
     " ",
@@ -406,7 +406,7 @@ def test_breaker_on_open(registry, value):
         try:
             breaker("api", on_open=value)
         except ConfigurationError as error:
-            assert "on_open" in str(error)
+            assert "on_open" in str(error)  # noqa: PT017
         return
     refused("on_open", breaker, "api", on_open=value)
 
@@ -450,7 +450,7 @@ def test_a_refused_breaker_registers_nothing(registry):
     assert "api" not in registry
 
 
-# ------------------------------------------------------------------------------------------ retry()
+# ------------------------------------------------------------------------------------------ the arguments of retry
 @pytest.mark.parametrize("value", BAD_COUNT, ids=named)
 def test_retry_max_attempts(value):
     """Section 3: max_attempts < 1, bools, floats."""
@@ -543,7 +543,7 @@ def test_initial_backoff_above_max_backoff_is_capped_or_refused():
     try:
         retry(2, initial_backoff=50, max_backoff=1)
     except ConfigurationError as error:
-        assert "backoff" in str(error)
+        assert "backoff" in str(error)  # noqa: PT017
 
 
 def test_one_error_lists_every_fault_of_a_retry():
@@ -562,7 +562,7 @@ def test_retry_without_parentheses_is_refused():
             return None
 
 
-# ------------------------------------------------------------------------------------------ timeout()
+# ------------------------------------------------------------------------------------------ the arguments of timeout
 @pytest.mark.parametrize("value", BAD_OPTIONAL, ids=named)
 @pytest.mark.parametrize("field", ["budget", "per_attempt"])
 def test_timeout_seconds(field, value):
@@ -644,7 +644,7 @@ def test_pass_as_on_interruptible_is_one_or_the_other():
     assert fn() <= 5
 
 
-# ------------------------------------------------------------------------------------------ bulkhead()
+# ------------------------------------------------------------------------------------------ the arguments of bulkhead
 @pytest.mark.parametrize("value", BAD_OPTIONAL_COUNT, ids=named)
 def test_bulkhead_max_in_flight(registry, value):
     """Section 3: max_in_flight < 1, bools, floats."""

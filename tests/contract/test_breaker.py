@@ -1236,7 +1236,7 @@ def test_is_open_agrees_with_acquire(registry, clock):
                     assert not said
                 except CircuitOpenError as refusal:
                     assert said
-                    assert refusal.retry_after is None or refusal.retry_after > 0
+                    assert refusal.retry_after is None or refusal.retry_after > 0  # noqa: PT017
             elif act < 6 and live:
                 permit = live.pop(rng.randrange(len(live)))
                 rng.choice([circuit.on_success, circuit.release, lambda p: circuit.on_failure(p, DOWN)])(permit)

@@ -72,7 +72,7 @@ async def hang():
     await asyncio.Event().wait()
 
 
-# ------------------------------------------------------------------------------------------ remaining()
+# ------------------------------------------------------------------------------------------ the arguments of remaining
 def test_remaining_without_a_deadline():
     """Section 5: None without one."""
     assert remaining() is None

@@ -138,10 +138,7 @@ def test_breaker_sees_every_attempt(env, remote, trips_at):
 @pytest.mark.parametrize("stacking", list(itertools.permutations(range(4))), ids=lambda order: "".join(map(str, order)))
 def test_every_stacking_is_one_order(env, remote, trips_at, stacking):
     """Section 3: all 24 stackings give one wrapper with the policies sorted."""
-    if not env.is_async:
-        limit = timeout(30, pass_as="key")
-    else:
-        limit = timeout(30)
+    limit = timeout(30) if env.is_async else timeout(30, pass_as="key")
     policies = [
         bulkhead("pool", max_in_flight=1),
         limit,

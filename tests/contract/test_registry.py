@@ -210,7 +210,7 @@ def test_registering_from_many_threads_gives_one_breaker(registry):
     def register():
         start.wait(5)
         for number in range(50):
-            found.append((number, registry.breaker(f"b{number}", BreakerConfig())))
+            found.append((number, registry.breaker(f"b{number}", BreakerConfig())))  # noqa: PERF401
 
     threads = [threading.Thread(target=register) for _ in range(8)]
     for thread in threads:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import random
 from email.utils import formatdate
@@ -696,7 +697,7 @@ def test_whole_retrying_is_refused():
             try:
                 retry(3, **{field: whole})
             except ConfigurationError as error:
-                assert field in str(error)
+                assert field in str(error)  # noqa: PT017
             else:
                 # A callable that is no strategy can't be told from one; only Retrying can.
                 assert not isinstance(whole, tenacity.Retrying)
@@ -916,7 +917,7 @@ def test_attempts_and_time_are_bounded(attempts, wait, budget, took, hints):
     assert 1 <= len(begun) <= attempts
     if budget:
         assert all(at < budget for at in begun)
-    for (first, second), hint, lasted in zip(zip(begun, begun[1:], strict=False), hints, took, strict=False):
+    for (first, second), hint, lasted in zip(itertools.pairwise(begun), hints, took, strict=False):
         assert second - first >= max(wait, hint or 0) + lasted - 1e-9
 
 

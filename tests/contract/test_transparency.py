@@ -285,9 +285,7 @@ def test_no_contextvar_of_ours_is_left(env, stack, fails):
             return before, dict(contextvars.copy_context())
 
         before, after = contextvars.copy_context().run(main)
-    assert {var: value for var, value in before.items()} == {
-        var: value for var, value in after.items() if value is not None or var in before
-    }
+    assert dict(before.items()) == {var: value for var, value in after.items() if value is not None or var in before}
 
 
 def test_probe_leaves_no_contextvar(env, remote, trips_at):

@@ -149,7 +149,7 @@ def test_exactly_one_over_threads_and_loops(registry, together, restless):
     @breaker("api")
     async def acall():
         reached.append("task")
-        while not inside.is_set():
+        while not inside.is_set():  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
     shared = registry.get("api")
@@ -160,7 +160,7 @@ def test_exactly_one_over_threads_and_loops(registry, together, restless):
     def note(results):
         for result in results:
             if isinstance(result, CircuitOpenError):
-                refused.append(1)
+                refused.append(1)  # noqa: PERF401
         if len(refused) == 6 + 3 * 5 - 1:
             inside.set()
 
