@@ -139,9 +139,14 @@ def warn(message: str, *args: object) -> None:
 
 def logger() -> Any:
     """The library's logger; logging is imported when there is something to say."""
-    import logging
+    if not _LOGGER:
+        import logging
 
-    return logging.getLogger("resilience")
+        _LOGGER.append(logging.getLogger("resilience"))
+    return _LOGGER[0]
+
+
+_LOGGER: list[Any] = []
 
 
 def _log(event: ev.Event) -> None:

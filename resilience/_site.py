@@ -162,7 +162,7 @@ class Call:
         self.world = world
         self.args = args
         self.kwargs = kwargs
-        self.handled = sys.exc_info()[1]
+        self.handled = sys.exception()
 
 
 class SlotHolder(Protocol):

@@ -3,8 +3,9 @@
 `closed` (or `closed_windowed` for a mode with a window) is the episode while everything
 may pass, else 0: admission and permit in one read. `clean` is the same episode while a
 success changes nothing but a counter, before `edge`. `strikes` is where the failures of
-a plain streak are counted. Until `open_until` everything is refused. `view` is one
-immutable tuple for everybody else.
+a plain streak are counted. Until `open_until` everything is refused, which is never
+further away than `open_span` unless the clock jumped. `view` is one immutable tuple for
+everybody else.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Published:
         "edge",
         "episode",
         "open_for",
+        "open_span",
         "open_until",
         "strikes",
         "view",
@@ -82,10 +84,10 @@ class Published:
             tuple(self._probes),
             self._trip.held if closed else held or self.view.held,
         )
-        refusing = self._state is OPEN and self._mode is not SHADOW
-        self.open_until = (
-            self._opened_at + (FOREVER if self.open_for is None else self.open_for) if refusing else -FOREVER
-        )
+        # Not under a test clock, whose time others must not compare with the system's.
+        refusing = self._state is OPEN and self._mode is not SHADOW and self._published
+        self.open_span = FOREVER if self.open_for is None else self.open_for
+        self.open_until = self._opened_at + self.open_span if refusing else -FOREVER
         plain = self.episode if closed and self._mode is NORMAL and self._published else 0
         if self._windowed:
             self.closed_windowed = plain

@@ -115,14 +115,13 @@ class WorkerPool:
 
     def submit(self, work: Work) -> bool:
         """Hand work to a free or new worker; False when all are busy."""
-        with self._lock:
-            if self._idle:
-                worker = self._idle.pop()
-            elif self._workers < self.limit:
-                self._workers += 1
-                worker = Worker(self)
-            else:
+        try:
+            worker = self._idle.pop()
+        except IndexError:
+            made = self._make()
+            if made is None:
                 return False
+            worker = made
         try:
             worker.hand(work)
         except BaseException:
@@ -132,19 +131,26 @@ class WorkerPool:
             raise
         return True
 
+    def _make(self) -> Worker | None:
+        with self._lock:
+            if self._workers >= self.limit:
+                return None
+            self._workers += 1
+        return Worker(self)
+
     def rejoin(self, worker: Worker) -> None:
         """A worker is free again; the last to come is the first to go, so the others can end."""
-        with self._lock:
-            self._idle.append(worker)
+        self._idle.append(worker)
 
     def retire(self, worker: Worker) -> bool:
         """A worker that has been idle for long asks to end; False if it was just given work."""
-        with self._lock:
-            if worker not in self._idle:
-                return False
+        try:
             self._idle.remove(worker)
+        except ValueError:
+            return False
+        with self._lock:
             self._workers -= 1
-            return True
+        return True
 
     def orphan_left(self) -> None:
         """Count an abandoned function."""

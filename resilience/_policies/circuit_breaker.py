@@ -75,8 +75,11 @@ class CircuitBreaker(LockedCircuit):
 
     def is_open(self) -> bool:
         """Whether a call at this moment would be refused. Pure: takes no probe, changes nothing."""
-        if self.circuit.closed or self.circuit.closed_windowed:
+        circuit = self.circuit
+        if circuit.closed or circuit.closed_windowed:
             return False
+        if 0.0 < circuit.open_until - time.monotonic() <= circuit.open_span:
+            return True
         return self.refusal() is not None
 
     def refusal(self) -> float | None:

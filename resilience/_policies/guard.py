@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
+    from resilience._core.circuit import Circuit
     from resilience._core.faults import Fault
     from resilience._policies.circuit_breaker import CircuitBreaker
     from resilience._site import Classify
@@ -98,18 +99,26 @@ class Block:
         raise TypeError("a guard belongs to a running block: it can't be pickled")
 
 
+class _Nowhere:
+    """Stands for a circuit that is never closed: everything is looked at with care."""
+
+    closed = clean = 0
+
+
+_NOWHERE = _Nowhere()
+
+
 class ClosedBlock(Block):
     """The one object for all blocks of a closed episode."""
 
-    __slots__ = ("_careful", "_circuit", "_kit", "_permit", "_tick", "episode")
+    __slots__ = ("_circuit", "_kit", "_permit", "_ticks", "episode")
 
     def __init__(self, kit: GuardKit, episode: int) -> None:
         self.episode = episode
         self._kit = kit
-        self._circuit = kit.breaker.circuit
-        # Whether a success may be more than a tick: a window wants the time, a use of its own its block.
-        self._careful = kit.breaker.config.trip.windowed
-        self._tick = self._circuit.totals.successes.tick
+        # A window wants to know when a success came, which a tick does not tell.
+        self._circuit: Circuit | _Nowhere = _NOWHERE if kit.breaker.config.trip.windowed else kit.circuit
+        self._ticks = kit.circuit.totals.successes.ticks
         # For the block to look at, never settled: what the blocks find is reported by episode.
         self._permit = Permit(episode, exempt=True)
 
@@ -119,20 +128,23 @@ class ClosedBlock(Block):
         return self._enter_with_care()
 
     def _enter_with_care(self) -> Permit:
-        if self._circuit.closed_windowed == self.episode and _here() is None and _deadline() is None:
+        if self._kit.circuit.closed_windowed == self.episode and _here() is None and _deadline() is None:
             return self._permit
         # Inside an except block, under a deadline, or kept beyond its episode: this use needs a memory.
         block = OwnBlock(self._kit)
         permit = block.__enter__()
-        self._careful = True
+        # From now on every use of this object looks whether it has a block of its own; others get a new one.
+        self._circuit = _NOWHERE
+        if self._kit.block is self:
+            self._kit.block = ClosedBlock(self._kit, self.episode)
         _KEPT.set((*_KEPT.get(), (self, block)))
         return permit
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None and self._circuit.clean == self.episode and not self._careful:
-            self._tick()
+        if error is None and self._circuit.clean == self.episode:
+            next(self._ticks)
         else:
             self._leave_with_care(kind, error, trace)
 

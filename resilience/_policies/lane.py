@@ -32,7 +32,7 @@ def front_door(breaker: CircuitBreaker) -> Callable[[], float | None]:
     def door() -> float | None:
         left = circuit.open_until - time.monotonic()
         # More than the whole open time left: the clock jumped, which the full answer knows how to take.
-        if left > 0.0 and (circuit.open_for is None or left <= circuit.open_for) and not probing():
+        if 0.0 < left <= circuit.open_span and not probing():
             return left
         return refusal()
 

@@ -144,30 +144,26 @@ class RetryLayers:
             wait = self._decide(call, outcome, call.attempt, started, idle)
             if wait is None:
                 return outcome
+            RETRYING.set(True)
             try:
                 if wait > 0:
                     await call.world.sleep(wait)
                     idle += wait
-                following = await self._again(call, inner)
+                call.attempt += 1
+                following = await inner(call)
             except BaseException:
                 # Emptied, or its exception would live as long as the frames it crossed.
                 outcome.discard()
                 raise
+            finally:
+                # Under an outer retry there is no second attempt here, so the mark was not set before.
+                RETRYING.set(False)
             if following.refused_by is not None:
                 self._end(outcome, call.attempt - 1, "refused", stopped_by(following.error))
                 following.discard()
                 return outcome
             outcome.discard()
             outcome = following
-
-    async def _again(self, call: Call, inner: Inner) -> Outcome:
-        call.attempt += 1
-        before = RETRYING.get()
-        RETRYING.set(True)
-        try:
-            return await inner(call)
-        finally:
-            RETRYING.set(before)
 
     # ------------------------------------------------------------------------------------------------ deciding
     def _decide(self, call: Call, outcome: Outcome, number: int, started: float, idle: float) -> float | None:
