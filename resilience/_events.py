@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _MOST_IN_TURN = 2_000
 _LONGEST_OUTBOX = 10_000
+_MOST_TALLIES = 1_000
 
 
 class Hub:
@@ -62,6 +63,12 @@ class Hub:
         return kind in self.wanted
 
     # ------------------------------------------------------------------------------------------------ sending
+    def tally(self, key: str) -> None:
+        """Count a rare thing by name; names beyond a bound are counted together."""
+        if key not in self.counts and len(self.counts) >= _MOST_TALLIES:
+            key = key.split(":", 1)[0] + ":__other__"
+        self.counts[key] += 1
+
     def put(self, event: ev.Event) -> None:
         """Leave an event for delivery. Safe under any lock: it appends, and runs nobody's code."""
         if len(self.outbox) >= _LONGEST_OUTBOX and type(event) in ev.OPTIONAL:

@@ -16,18 +16,17 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 from resilience._clock import SYSTEM_CLOCK, Clock, is_real
 from resilience._core.checks import Faults
 from resilience._core.config import BreakerConfig, BulkheadConfig
-from resilience._core.events import ConfigConflict
+from resilience._core.events import ConfigConflict, Event
 from resilience._engine import workers
 from resilience._events import Hub
 from resilience._policies.bulkhead import SharedBulkhead
 from resilience._policies.circuit_breaker import CircuitBreaker
 from resilience.catalogue import default_classifier
-from resilience.errors import ConfigurationError
+from resilience.errors import ConfigurationError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from resilience._core.events import Event
     from resilience._core.report import BreakerStatus
 
 
@@ -169,6 +168,9 @@ class Registry:
         """
         if not callable(sink):
             raise ConfigurationError("sink must be a callable that takes an event")
+        wrong = [kind for kind in types if not _is_event_type(kind)]
+        if wrong:
+            raise ConfigurationError(f"types must be event classes of resilience.events, got {shown(wrong)}")
         return self.hub.subscribe(sink, types or None)
 
     # ------------------------------------------------------------------------------------------------ time and forks
@@ -259,6 +261,10 @@ def use_registry(registry: Registry) -> Iterator[Registry]:
         yield registry
     finally:
         _CURRENT.set(before)
+
+
+def _is_event_type(candidate: object) -> bool:
+    return isinstance(candidate, type) and issubclass(candidate, Event)
 
 
 def _from_default_registry(name: str, config: BreakerConfig) -> CircuitBreaker:

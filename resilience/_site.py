@@ -108,7 +108,7 @@ class Site:
     def _tell(self, error: BaseException) -> None:
         kind = type(error)
         name = f"{kind.__module__}.{kind.__qualname__}"
-        self.services.hub.counts[f"unclassified:{name}"] += 1
+        self.services.hub.tally(f"unclassified:{name}")
         if name not in self._told and len(self._told) < _TOLD_TYPES:
             self._told.add(name)
             warn(

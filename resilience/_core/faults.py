@@ -8,9 +8,10 @@ kind and flags are turned into a decision.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, cast
 
 from resilience._words import FaultFlag, FaultKind, Verdict
+from resilience.errors import ConfigurationError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -79,6 +80,8 @@ class Fault:
         origin: str | None = None,
         leaves: tuple[Fault, ...] = (),
     ) -> None:
+        if type(kind) is not FaultKind or flags or status is not None or code is not None or retry_after is not None:
+            _check(kind, flags, status, code, retry_after)
         _set_kind(self, kind)
         _set_flags(self, flags if type(flags) is frozenset else frozenset(flags))
         _set_status(self, status)
@@ -121,6 +124,23 @@ class Fault:
         if self.leaves:
             parts.append(f"leaves={len(self.leaves)}")
         return f"Fault({', '.join(parts)})"
+
+
+def _check(kind: object, flags: object, status: object, code: object, retry_after: object) -> None:
+    """Refuse what can't be a fault: it would go on to decide waits and open times."""
+    faults = []
+    if type(kind) is not FaultKind:
+        faults.append(f"kind must be a FaultKind, got {shown(kind)}")
+    if isinstance(flags, str) or not all(type(flag) is FaultFlag for flag in cast("Iterable[object]", flags)):
+        faults.append(f"flags must be a collection of FaultFlag, got {shown(flags)}")
+    if status is not None and (type(status) is not int or not 100 <= status <= 599):
+        faults.append(f"status must be a whole number in 100-599 or None, got {shown(status)}")
+    if code is not None and not isinstance(code, str):
+        faults.append(f"code must be a str or None, got {shown(code)}")
+    if retry_after is not None and (type(retry_after) not in (int, float) or not 0 <= retry_after < 1e300):  # type: ignore[operator]  # a number
+        faults.append(f"retry_after must be a finite number of seconds >= 0 or None, got {shown(retry_after)}")
+    if faults:
+        raise ConfigurationError(*faults)
 
 
 # The slots' own setters pass by `__setattr__`, and are faster than `object.__setattr__`.

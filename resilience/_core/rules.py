@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Classifier", "Rule"]
 
-MAX_TYPES = 4096
+MAX_TYPES = 256
 
 _UNREADABLE = Fault(FaultKind.INTERNAL, {FaultFlag.UNCLASSIFIED})
 _INTERRUPTED = Fault(FaultKind.INTERRUPTED)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_TYPES = 4096
+_TYPES = 512
 
 
 class Awaitables(dict[type, bool]):

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     R = TypeVar("R")
 
 _SERIALS = count(1)
+_COROUTINE = 0x80
 FAIL = OnOpen.FAIL
 SUCCESS, FAILURE, NEUTRAL = Verdict.SUCCESS, Verdict.FAILURE, Verdict.NEUTRAL
 
@@ -160,7 +161,9 @@ class CircuitBreaker(LockedCircuit):
         return self._guards[checked(OnOpen, "on_open", on_open)].guard()
 
     def call(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call a function under the breaker."""
+        """Call a function under the breaker; what a coroutine function returns is guarded when it is awaited."""
+        if getattr(getattr(fn, "__code__", None), "co_flags", 0) & _COROUTINE:
+            return self.acall(fn, *args, **kwargs)  # type: ignore[return-value, arg-type]  # R is the awaitable here
         with self.guard():
             return fn(*args, **kwargs)
 

@@ -79,19 +79,15 @@ class LockedCircuit:
                 else:
                     clock = self._services.clock
                     result = act(*args, clock.monotonic(), clock.time_ns())
+                # Still busy: the events of whoever comes in between belong after these.
+                events = self.circuit.events
+                while events:
+                    self._hub.put(events.pop(0))
             finally:
                 self._busy = 0
-            if self.circuit.events or self._inbox:
-                self._finish_locked()
+            while self._inbox:
+                waiting, its_args = self._inbox.popleft()
+                self._section(waiting, *its_args)
         if self._outbox:
             self._hub.deliver()
         return result
-
-    def _finish_locked(self) -> None:
-        """Post the events of this section, then do what was left in the inbox meanwhile."""
-        events, self.circuit.events = self.circuit.events, []
-        for event in events:
-            self._hub.put(event)
-        while self._inbox:
-            act, args = self._inbox.popleft()
-            self._section(act, *args)

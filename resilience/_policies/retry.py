@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -121,7 +120,7 @@ class RetryLayers:
         self._needs_state = stop is not None or callable(wait)
         self._fixed = wait if isinstance(wait, float) and stop is None else None
         self._told_nested = False
-        self.rng: Callable[[], float] = random.random
+        self.rng: Callable[[], float] = _chance
 
     def layers(self) -> list[tuple[Layer, Callable[[Call, Inner], Any]]]:
         """What this policy adds to a plan."""
@@ -249,6 +248,13 @@ class RetryLayers:
                 self._site.label,
             )
         return self._end(outcome, number, "nested", "retry left to the outer call")
+
+
+def _chance() -> float:
+    # Only now: few of those who import the library ever wait.
+    from random import random
+
+    return random()
 
 
 def _seconds(answer: Any) -> float:

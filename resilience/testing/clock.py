@@ -113,8 +113,9 @@ class Pending:
         self.cancelled = False
 
     def cancel(self) -> None:
-        """Forget it; harmless when it has run."""
+        """Forget it, with all that its callback holds; harmless when it has run."""
         self.cancelled = True
+        self._callback = _nothing
 
     def run(self) -> None:
         """Run it where it belongs."""
@@ -129,6 +130,10 @@ class Pending:
     def _run(self) -> None:
         if not self.cancelled:
             self._callback()
+
+
+def _nothing() -> None:
+    return None
 
 
 @contextmanager

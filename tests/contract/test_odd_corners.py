@@ -711,14 +711,3 @@ def test_calls_at_interpreter_shutdown():
     )
     assert (0, "ok\nfailed\nrefused\n") == (ran.returncode, ran.stdout)
     assert "Traceback" not in ran.stderr
-
-
-def test_same_exception_object_from_a_mock(registry, trips_at):
-    """I5 against section 4: Mock(side_effect=error) raises one object again and again: calls that do not nest count each."""
-    from unittest import mock
-
-    fn = breaker("api", trips_at(3))(mock.Mock(side_effect=ConnectionError("down")))
-    for _ in range(3):
-        with pytest.raises(ConnectionError):
-            fn()
-    assert OPEN is registry.get("api").state

@@ -1191,6 +1191,72 @@ def test_a_strike_of_an_earlier_episode_is_not_counted():
     assert 0 == circuit.strikes.value
 
 
+def test_ending_a_streak():
+    """A success ends a plain streak without the lock as a recorded one does: new strikes, and clean again."""
+    circuit = make(Consecutive(3))
+    circuit.strike(1, TRANSIENT, 0)
+    old = circuit.strikes
+
+    assert circuit.end_streak(1) is True
+    assert (1, 1) == (circuit.clean, circuit.totals.successes.value)
+    assert Figures(0, 0, None) == figures(circuit, 0)
+    assert old is not circuit.strikes
+
+
+@pytest.mark.parametrize("trip", [Consecutive(2, within=5), FailureRate(min_calls=2)])
+def test_a_success_that_is_to_be_reported(trip):
+    """Where times count there are no strikes to end, and nothing is counted."""
+    circuit = make(trip)
+
+    assert circuit.end_streak(1) is False
+    assert 0 == circuit.totals.successes.value
+
+
+def test_ending_a_streak_of_an_earlier_episode():
+    """I6: it is to be reported, and is late there."""
+    circuit = make(Consecutive(2))
+    circuit.force_open()
+    circuit.reset()
+    circuit.strike(circuit.episode, TRANSIENT, 0)
+
+    assert circuit.end_streak(1) is False
+    assert (0, Figures(1, 1, None)) == (circuit.totals.successes.value, figures(circuit, 0))
+
+
+def interrupted(act, other, at):
+    """Run `act`, and `other` in its midst, before its bytecode number `at`; False if it has fewer."""
+    code, left, before = act.__func__.__code__, [at], sys.gettrace()
+
+    def trace(frame, event, arg):
+        if frame.f_code is not code:
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        if event == "opcode":
+            left[0] -= 1
+            if left[0] == -1:
+                sys.settrace(None)
+                other()
+                sys.settrace(trace)
+        return trace
+
+    return code, trace, left, before
+
+
+def every_interleaving(prepare, act, other):
+    """The circuits that result when `other` gets in before each bytecode of `act`."""
+    for at in count():
+        circuit = prepare()
+        _, trace, left, before = interrupted(getattr(circuit, act[0]), lambda: other(circuit), at)  # noqa: B023
+        sys.settrace(trace)
+        try:
+            getattr(circuit, act[0])(*act[1:])
+        finally:
+            sys.settrace(before)
+        if left[0] >= 0:
+            return
+        yield at, circuit
+
+
 # ---------------------------------------------------------------------------------------------------- starting over
 def test_clear():
     """Back to the beginning, silently; only the episode goes on, so that a permit of before stays late."""

@@ -225,10 +225,10 @@ def moment(circuit, now):
 def pass_straight(circuit, episode, verdict, now, fault=TRANSIENT):
     """Report on a call that the door let through in `episode`, as a compiled wrapper does."""
     if verdict is SUCCESS:
-        if circuit.clean != episode or now >= circuit.edge:
-            circuit.record(episode, SUCCESS, now=now)
-        else:
+        if circuit.clean == episode and now < circuit.edge:
             circuit.totals.successes.tick()
+        elif not circuit.end_streak(episode):
+            circuit.record(episode, SUCCESS, now=now)
     elif verdict is FAILURE:
         at_limit = circuit.strike(episode, fault, 0)
         if at_limit is None:
@@ -362,16 +362,17 @@ class WholeCircuit(RuleBasedStateMachine):
                 self.report(*pair, verdict, fault)
 
     @precondition(lambda self: self.model.state is CLOSED and self.model.mode is not DISABLED)
-    @rule(fault=faults)
+    @rule(target=flights, fault=faults)
     def an_outage(self, fault):
         """I5: with nothing else in the window it opens at the N-th failure at the latest."""
-        trip = self.config.trip
+        trip, in_flight = self.config.trip, self.door()
         if trip.windowed:
             self.now += math.ceil(trip.window + trip.bucket)
         for _ in range(trip.min_calls if trip.windowed else trip.failures):
             if self.model.state is CLOSED:
                 self.report(*self.ask(), FAILURE, fault)
         assert OPEN is self.circuit.view.state, "I5"
+        return in_flight or multiple()
 
     @rule(seconds=steps)
     def time_passes(self, seconds):
@@ -384,6 +385,18 @@ class WholeCircuit(RuleBasedStateMachine):
         self.now += self.circuit.refusal(self.now)
         assert self.circuit.refusal(self.now) is None
         return self.ask()
+
+    @precondition(lambda self: self.model.probes)
+    @rule(target=permits, verdict=st.none() | verdicts, fault=faults)
+    def a_probe_is_lost(self, verdict, fault):
+        """Its lease runs out and another caller takes its place; then it reports all the same, or not."""
+        lost = next(pair for pair in self.given if pair[1] in self.model.probes)
+        self.now = max(self.now, lost[1].leased_at + lost[1].lease)
+        other = self.ask()
+        assert lost[1] not in self.model.probes
+        if verdict is not None:
+            self.report(*lost, verdict, fault)
+        return other
 
     @rule(
         act=st.sampled_from(["reset", "force", "force", "disable", "enable"]), seconds=st.sampled_from([None, 0.5, 6.0])
