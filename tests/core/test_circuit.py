@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+from itertools import count
 
 import pytest
 
@@ -1223,38 +1225,79 @@ def test_ending_a_streak_of_an_earlier_episode():
     assert (0, Figures(1, 1, None)) == (circuit.totals.successes.value, figures(circuit, 0))
 
 
-def interrupted(act, other, at):
-    """Run `act`, and `other` in its midst, before its bytecode number `at`; False if it has fewer."""
-    code, left, before = act.__func__.__code__, [at], sys.gettrace()
+def with_somebody_in_between(prepare, act, other):
+    """The circuits that result when `other` gets in before each bytecode of a method of `act`, one after the other."""
+    name, *args = act
+    code, before = getattr(Circuit, name).__code__, sys.gettrace()
+    for place in count():
+        circuit, left = prepare(), [place]
 
-    def trace(frame, event, arg):
-        if frame.f_code is not code:
-            return None
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        if event == "opcode":
-            left[0] -= 1
-            if left[0] == -1:
-                sys.settrace(None)
-                other()
-                sys.settrace(trace)
-        return trace
+        def trace(frame, event, arg):
+            if frame.f_code is not code:
+                return None
+            frame.f_trace_opcodes = True
+            if event == "opcode":
+                if left[0] == 0:
+                    other(circuit)
+                left[0] -= 1
+            return trace
 
-    return code, trace, left, before
-
-
-def every_interleaving(prepare, act, other):
-    """The circuits that result when `other` gets in before each bytecode of `act`."""
-    for at in count():
-        circuit = prepare()
-        _, trace, left, before = interrupted(getattr(circuit, act[0]), lambda: other(circuit), at)  # noqa: B023
         sys.settrace(trace)
         try:
-            getattr(circuit, act[0])(*act[1:])
+            getattr(circuit, name)(*args)
         finally:
             sys.settrace(before)
         if left[0] >= 0:
             return
-        yield at, circuit
+        yield circuit
+
+
+def one_failure_held(limit=5):
+    circuit = make(Consecutive(limit))
+    circuit.strike(1, TRANSIENT, 0)
+    return circuit
+
+
+BETWEEN = {
+    "strike": lambda circuit: circuit.strike(1, TRANSIENT, 0),
+    "end_streak": lambda circuit: circuit.end_streak(1),
+    "failure": lambda circuit: circuit.record(1, FAILURE, TRANSIENT),
+    "success": lambda circuit: circuit.record(1, SUCCESS),
+    "answered": lambda circuit: circuit.record(1, ANSWERED),
+}
+
+
+@pytest.mark.parametrize("other", BETWEEN)
+@pytest.mark.parametrize("act", [("strike", 1, TRANSIENT, 0), ("end_streak", 1)], ids=["strike", "end_streak"])
+def test_clean_is_never_wrong_whoever_gets_in_between(act, other):
+    """Two threads, one of them without the lock: a success may skip only where no failure is held afterwards."""
+    seen = list(with_somebody_in_between(one_failure_held, act, BETWEEN[other]))
+
+    assert len(seen) > 20
+    assert [] == [circuit.strikes.value for circuit in seen if circuit.clean and circuit.strikes.value]
+
+
+@pytest.mark.parametrize("other", ["strike", "failure"])
+def test_no_failure_is_lost_between_two_of_them(other):
+    """I5: whoever gets in between, both failures are held."""
+    seen = list(with_somebody_in_between(one_failure_held, ("strike", 1, TRANSIENT, 0), BETWEEN[other]))
+
+    assert {3} == {figures(circuit, 0).failures for circuit in seen}
+
+
+def test_a_late_success_ends_no_streak_of_a_later_episode():
+    """I6: the circuit moves on while a success is being counted: what the next episode holds stays held."""
+
+    def another_episode(circuit):
+        circuit.force_open()
+        circuit.reset()
+        circuit.strike(circuit.episode, TRANSIENT, 0)
+        circuit.strike(circuit.episode, TRANSIENT, 0)
+
+    seen = list(with_somebody_in_between(one_failure_held, ("end_streak", 1), another_episode))
+
+    assert {2} == {figures(circuit, 0).failures for circuit in seen}
+    assert {0} == {circuit.clean for circuit in seen}
 
 
 # ---------------------------------------------------------------------------------------------------- starting over
