@@ -25,7 +25,6 @@ from resilience._core import events as ev
 from resilience._core.moving import Moving
 from resilience._core.permit import Permit
 from resilience._core.transitions import Input
-from resilience._core.trip import Strikes
 from resilience._core.view import FOREVER, slot_refusal
 from resilience._words import BreakerMode, CircuitState, ProbeEnd, Verdict
 
@@ -149,9 +148,12 @@ class Circuit(Moving):
             opens: `strike_out` is to be called under the lock. None: not counted; report it
             with `record`.
         """
-        strikes = self.strikes
+        streak = self.streak
+        if streak is None:
+            return None
+        strikes = streak.strikes
         # Looked at after the strikes: if the episode has gone on, they belong to the past.
-        if strikes is None or self.closed != episode:
+        if self.closed != episode:
             return None
         next(self.totals.failures.ticks)
         self.last_failure = (fault, time_ns)
@@ -167,13 +169,13 @@ class Circuit(Moving):
         moved meanwhile, `clean` is taken away again: whoever moved it took it away after
         the door, so one of the two sees the other.
         """
-        old = self.strikes
-        if old is None or self.closed != episode:
+        # Looked at before the door: the streak of an episode that is over may be ended, it reaches nobody.
+        streak = self.streak
+        if streak is None or self.closed != episode:
             return False
         next(self.totals.successes.ticks)
         self.clean = episode
-        # The machine first: whoever publishes meanwhile finds them new.
-        self._trip.strikes = self.strikes = Strikes(old.limit)  # type: ignore[misc]  # only a streak has any
+        streak.restart()
         if self.closed != episode:
             self.clean = 0
         return True
@@ -271,7 +273,7 @@ class Circuit(Moving):
         self._state, self._mode, self._opened_ns, self._changed_ns = CLOSED, self._own_mode(), None, time_ns
         # A permit of before must stay late, so episodes never repeat.
         self.episode += 1
-        self._trip.clear(0)
+        self._trip = self._trip.renewed(0)
         self._store()
 
     def abandon_probes(self, now: float = 0.0, time_ns: int = 0) -> None:

@@ -54,7 +54,7 @@ class Moving(Published):
             self._opened_at, self._opened_ns = now, time_ns
         elif after is CLOSED:
             self._opened_ns = None
-            self._trip.clear(self._successes())
+            self._trip = self._trip.renewed(self._successes())
         elif self._mode is FORCED:
             # A forced opening with an end has come to it.
             self._mode = self._own_mode()

@@ -2,7 +2,7 @@
 
 `closed` (or `closed_windowed` for a mode with a window) is the episode while everything
 may pass, else 0: admission and permit in one read. `clean` is the same episode while a
-success changes nothing but a counter, before `edge`. `strikes` is where the failures of
+success changes nothing but a counter, before `edge`. `streak` is where the failures of
 a plain streak are counted. Until `open_until` everything is refused, which is never
 further away than `open_span` unless the clock jumped. `view` is one immutable tuple for
 everybody else.
@@ -18,7 +18,7 @@ from resilience._words import BreakerMode, CircuitState
 if TYPE_CHECKING:
     from resilience._core.config import BreakerConfig
     from resilience._core.permit import Permit
-    from resilience._core.trip import Figures, Strikes, TripMachine
+    from resilience._core.trip import Figures, Streak, TripMachine
 
 CLOSED, OPEN = CircuitState.CLOSED, CircuitState.OPEN
 NORMAL, SHADOW = BreakerMode.NORMAL, BreakerMode.SHADOW
@@ -48,7 +48,7 @@ class Published:
         "open_for",
         "open_span",
         "open_until",
-        "strikes",
+        "streak",
         "view",
     )
 
@@ -65,7 +65,7 @@ class Published:
         self._published = True
         self.open_for: float | None = 0.0
         self.episode = 1
-        self.strikes: Strikes | None = None
+        self.streak: Streak | None = None
         self.view: View
         self.closed = self.closed_windowed = self.clean = 0
         self._store()
@@ -104,20 +104,20 @@ class Published:
         self._publish_trip(self.closed or self.closed_windowed)
 
     def _publish_trip(self, plain: int) -> None:
-        """Publish when a success may pass without the lock, and where a strike may be counted without it.
+        """Publish when a success may pass without the lock, and the streak whose failures may be counted without it.
 
-        A strike is counted first and then takes `clean` away. So `clean` is given only
-        together with new strikes, and before them: whoever counts on the new ones takes it
-        away afterwards, and whoever still counts on the old ones belongs to the streak that
-        has just ended.
+        A strike is counted first and takes `clean` away afterwards. So `clean` is given
+        before the fresh strikes are: whoever counts on these takes it away later, and who
+        still counts on the old ones belongs to the streak that has just ended.
         """
         trip = self._trip
         self.edge = trip.edge
-        if trip.strikes is None:
+        streak = trip.streak
+        if streak is None:
             self.clean = plain if trip.clean else 0
-            self.strikes = None
-        elif trip.strikes is self.strikes:
-            self.clean = 0
-        else:
+        elif streak.ended:
             self.clean = plain
-            self.strikes = trip.strikes
+            streak.restart()
+        else:
+            self.clean = 0
+        self.streak = streak

@@ -45,8 +45,8 @@ class TripMachine(Protocol):
         """The moment from which a success must be reported although `clean`."""
 
     @property
-    def strikes(self) -> Strikes | None:
-        """Where failures may be counted without the lock; None where each has to be reported."""
+    def streak(self) -> Streak | None:
+        """The streak whose failures may be counted without the lock; None where each has to be reported."""
 
     @property
     def held(self) -> Held:
@@ -61,8 +61,8 @@ class TripMachine(Protocol):
     def answered(self) -> None:
         """Record that the remote is alive and said no."""
 
-    def clear(self, successes: int) -> None:
-        """Start over."""
+    def renewed(self, successes: int) -> TripMachine:
+        """A machine for the next closed episode: this one, started over, or another."""
 
     def tripped(self, now: float, successes: int) -> Figures:
         """The figures at the moment at which they open the circuit."""
@@ -144,19 +144,34 @@ class Strikes:
 
 
 class Streak:
-    """The current streak.
+    """The streaks of one closed episode.
 
-    `clean` holds only from the end of a streak to the next report: a strike that is
-    counted without the lock tells the circuit, not this machine.
+    Strikes are counted without the lock, so the order in which a streak's end is
+    published matters: the circuit first says that successes may pass (`clean`) and then
+    puts in fresh strikes with `restart`. Until then the ended streak only reads as empty.
+
+    Attributes:
+        strikes: the failures of the current streak.
+        ended: a success has ended the streak, and `restart` is due.
     """
 
-    __slots__ = ("_limit", "clean", "edge", "strikes")
+    __slots__ = ("_limit", "edge", "ended", "strikes")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.edge = NEVER
-        self.strikes: Strikes = Strikes(limit)
-        self.clean = True
+        self.strikes = Strikes(limit)
+        self.ended = True
+
+    @property
+    def clean(self) -> bool:
+        """Whether there is nothing that a success could end."""
+        return self.ended
+
+    @property
+    def streak(self) -> Streak:
+        """The machine itself, which may be used without the lock."""
+        return self
 
     @property
     def held(self) -> Streak:
@@ -165,24 +180,29 @@ class Streak:
 
     def figures(self, now: float, successes: int) -> Figures:
         # The strike that opens is not yet seen by a circuit that still reads closed.
-        held = min(self.strikes.value, self._limit - 1)
+        held = 0 if self.ended else min(self.strikes.value, self._limit - 1)
         return Figures(held, held, None)
 
     def fail(self, now: float, successes: int) -> bool:
-        self.clean = False
+        if self.ended:
+            self.restart()
         return next(self.strikes.ticks) + 1 >= self._limit
 
     def succeed(self, now: float, successes: int) -> bool:
-        self.strikes = Strikes(self._limit)
-        self.clean = True
+        self.ended = True
         return False
 
     def answered(self) -> None:
-        self.strikes = Strikes(self._limit)
-        self.clean = True
+        self.ended = True
 
-    def clear(self, successes: int) -> None:
-        self.answered()
+    def restart(self) -> None:
+        """Begin a streak with fresh strikes."""
+        self.strikes = Strikes(self._limit)
+        self.ended = False
+
+    def renewed(self, successes: int) -> Streak:
+        """Another machine: what is still on its way to this one must not reach a later episode."""
+        return Streak(self._limit)
 
     def tripped(self, now: float, successes: int) -> Figures:
         """The figures at the moment of the trip."""
@@ -192,10 +212,10 @@ class Streak:
 class TimedStreak:
     """The times of the last failures of the current streak, as many as would open the circuit."""
 
-    __slots__ = ("_limit", "_within", "clean", "edge", "strikes", "times")
+    __slots__ = ("_limit", "_within", "clean", "edge", "streak", "times")
 
     def __init__(self, limit: int, within: float) -> None:
-        self.strikes: Strikes | None = None
+        self.streak = None
         self._within = within
         self.edge = NEVER
         self._limit = limit
@@ -218,8 +238,9 @@ class TimedStreak:
         self.times = deque(maxlen=self.times.maxlen)
         self.clean = True
 
-    def clear(self, successes: int) -> None:
+    def renewed(self, successes: int) -> TimedStreak:
         self.answered()
+        return self
 
     @property
     def held(self) -> FrozenTimedStreak:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from resilience._core.checks import Faults
-from resilience._core.trip import NEVER, Figures, Strikes
+from resilience._core.trip import NEVER, Figures
 
 MOST_SLICES = 100_000
 SHORTEST_BUCKET = 1e-6
@@ -88,11 +88,11 @@ class RollingWindow:
         "_slices",
         "clean",
         "edge",
-        "strikes",
+        "streak",
     )
 
     def __init__(self, setting: FailureRate) -> None:
-        self.strikes: Strikes | None = None
+        self.streak = None
         self._rate = setting.rate
         self._min_calls = setting.min_calls
         self._bucket = setting.bucket
@@ -119,11 +119,12 @@ class RollingWindow:
     def answered(self) -> None:
         """Windows record nothing of it."""
 
-    def clear(self, successes: int) -> None:
+    def renewed(self, successes: int) -> RollingWindow:
         self._hold(())
         self._base = successes
         self._failures = 0
         self.clean = True
+        return self
 
     @property
     def held(self) -> FrozenWindow:

@@ -14,7 +14,7 @@ from resilience._core.config import BreakerConfig
 from resilience._core.faults import Fault
 from resilience._core.permit import Permit
 from resilience._core.transitions import TRANSITIONS, Input
-from resilience._core.trip import Consecutive, Figures
+from resilience._core.trip import Consecutive, Figures, Streak
 from resilience._core.window import FailureRate
 from resilience._words import BreakerMode, CircuitState, FaultKind, ProbeEnd, Verdict
 
@@ -1118,12 +1118,12 @@ def test_a_strike_takes_clean_away():
 def test_a_success_gives_clean_and_new_strikes():
     """The streak that ended keeps its strikes; the next one counts on new ones."""
     circuit = make(Consecutive(3))
-    old = circuit.strikes
+    old = circuit.streak.strikes
     circuit.strike(1, TRANSIENT, 0)
     circuit.record(1, SUCCESS, now=0)
 
-    assert old is not circuit.strikes
-    assert (1, 0) == (circuit.clean, circuit.strikes.value)
+    assert old is not circuit.streak.strikes
+    assert (1, 0) == (circuit.clean, circuit.streak.strikes.value)
 
 
 def test_strikes_open_at_the_limit():
@@ -1190,19 +1190,19 @@ def test_a_strike_of_an_earlier_episode_is_not_counted():
     succeed(circuit, 30)
 
     assert circuit.strike(1, TRANSIENT, 0) is None
-    assert 0 == circuit.strikes.value
+    assert 0 == circuit.streak.strikes.value
 
 
 def test_ending_a_streak():
     """A success ends a plain streak without the lock as a recorded one does: new strikes, and clean again."""
     circuit = make(Consecutive(3))
     circuit.strike(1, TRANSIENT, 0)
-    old = circuit.strikes
+    old = circuit.streak.strikes
 
     assert circuit.end_streak(1) is True
     assert (1, 1) == (circuit.clean, circuit.totals.successes.value)
     assert Figures(0, 0, None) == figures(circuit, 0)
-    assert old is not circuit.strikes
+    assert old is not circuit.streak.strikes
 
 
 @pytest.mark.parametrize("trip", [Consecutive(2, within=5), FailureRate(min_calls=2)])
@@ -1274,7 +1274,7 @@ def test_clean_is_never_wrong_whoever_gets_in_between(act, other):
     seen = list(with_somebody_in_between(one_failure_held, act, BETWEEN[other]))
 
     assert len(seen) > 20
-    assert [] == [circuit.strikes.value for circuit in seen if circuit.clean and circuit.strikes.value]
+    assert [] == [circuit.streak.strikes.value for circuit in seen if circuit.clean and circuit.streak.strikes.value]
 
 
 @pytest.mark.parametrize("other", ["strike", "failure"])
@@ -1366,3 +1366,18 @@ def test_the_log_of_a_whole_life():
         *("StateChanged", "ProbeStarted", "ProbeSucceeded", "StateChanged"),
     ] == [type(event).__name__ for event in life()]
     assert repr(life()) == repr(life())
+
+
+def test_an_ending_streak_that_was_overtaken_leaves_nothing_clean(monkeypatch):
+    """I6: the circuit opens while a success ends the streak: no later success may skip on its word."""
+    circuit = one_failure_held()
+    restart = Streak.restart
+
+    def overtaken(streak):
+        restart(streak)
+        circuit.force_open()
+
+    monkeypatch.setattr(Streak, "restart", overtaken)
+
+    assert circuit.end_streak(1)
+    assert 0 == circuit.clean

@@ -132,11 +132,20 @@ def test_figures_follow_the_streak():
     """A strike that is counted without the lock shows at once, and so does the end of the streak."""
     streak = Streak(3)
     held = streak.held
+    streak.restart()
     next(streak.strikes.ticks)
     assert Figures(1, 1, None) == held.figures(0, 0)
-    streak.clear(0)
+    streak.answered()
 
     assert Figures(0, 0, None) == held.figures(0, 0)
+
+
+def test_another_episode_has_another_streak():
+    """What is still on its way to the old one reaches nobody."""
+    streak = Streak(3)
+
+    assert streak is not streak.renewed(0)
+    assert Figures(0, 0, None) == streak.renewed(0).held.figures(0, 0)
 
 
 # ---------------------------------------------------------------------------------------------------- within
@@ -172,10 +181,10 @@ def test_success_clears_the_times(end):
 def test_clean_timed_streak():
     """Clean while nothing is held."""
     streak = timed(2, 60)
-    assert (True, NEVER, None) == (streak.clean, streak.edge, streak.strikes)
+    assert (True, NEVER, None) == (streak.clean, streak.edge, streak.streak)
     streak.fail(0, 0)
     assert not streak.clean
-    streak.clear(0)
+    streak.renewed(0)
 
     assert streak.clean
 
@@ -196,7 +205,7 @@ def test_frozen_figures():
     held = streak.held
     fails(streak, 1, 2)
     assert Figures(2, 2, None) == held.figures(2, 0)
-    streak.clear(0)
+    streak.renewed(0)
     streak.fail(3, 0)
 
     assert Figures(2, 2, None) == held.figures(2, 0)

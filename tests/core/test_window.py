@@ -239,7 +239,7 @@ def test_clear():
     window = Calls(min_calls=2)
     window.success(0)
     window.failure(4)
-    window.machine.clear(window.total)
+    window.machine.renewed(window.total)
 
     assert window.machine.clean
     assert Figures(0, 0, 0.0) == window.figures(4)
