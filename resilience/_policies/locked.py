@@ -72,22 +72,30 @@ class LockedCircuit:
                 if act is not self._ask:
                     self._inbox.append((act, args))
                 return None
-            try:
-                self._busy = get_ident()
-                if self._real:
-                    result = act(*args, time.monotonic(), time.time_ns())
-                else:
-                    clock = self._services.clock
-                    result = act(*args, clock.monotonic(), clock.time_ns())
-                # Still busy: the events of whoever comes in between belong after these.
-                events = self.circuit.events
-                while events:
-                    self._hub.put(events.pop(0))
-            finally:
-                self._busy = 0
-            while self._inbox:
-                waiting, its_args = self._inbox.popleft()
-                self._section(waiting, *its_args)
+            result = self._perform_locked(act, args)
+            while True:
+                # Popped rather than looked at: a finaliser may come between two reports and make them all good.
+                try:
+                    waiting, its_args = self._inbox.popleft()
+                except IndexError:
+                    break
+                self._perform_locked(waiting, its_args)
         if self._outbox:
             self._hub.deliver()
         return result
+
+    def _perform_locked(self, act: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        try:
+            self._busy = get_ident()
+            if self._real:
+                result = act(*args, time.monotonic(), time.time_ns())
+            else:
+                clock = self._services.clock
+                result = act(*args, clock.monotonic(), clock.time_ns())
+            # Still busy: the events of whoever comes in between belong after these.
+            events = self.circuit.events
+            while events:
+                self._hub.put(events.pop(0))
+            return result
+        finally:
+            self._busy = 0
