@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from resilience._site import Services
 
 
+_MOST_AT_ONCE = 1_000
+
+
 class LockedCircuit:
     """Runs a circuit's acts one at a time, and tells its events afterwards.
 
@@ -73,7 +76,8 @@ class LockedCircuit:
                     self._inbox.append((act, args))
                 return None
             result = self._perform_locked(act, args)
-            while True:
+            # Bounded: if making one good leads to the next, the rest waits for whoever comes next.
+            for _ in range(_MOST_AT_ONCE):
                 # Popped rather than looked at: a finaliser may come between two reports and make them all good.
                 try:
                     waiting, its_args = self._inbox.popleft()

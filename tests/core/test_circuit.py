@@ -1226,20 +1226,20 @@ def test_ending_a_streak_of_an_earlier_episode():
 
 
 def with_somebody_in_between(prepare, act, other):
-    """The circuits that result when `other` gets in before each bytecode of a method of `act`, one after the other."""
+    """The circuits that result when `other` gets in before each bytecode of an act of the machine, one after the other."""
     name, *args = act
-    code, before = getattr(Circuit, name).__code__, sys.gettrace()
+    core, before = Circuit.acquire.__code__.co_filename.removesuffix("circuit.py"), sys.gettrace()
     for place in count():
         circuit, left = prepare(), [place]
 
         def trace(frame, event, arg):
-            if frame.f_code is not code:
+            if not frame.f_code.co_filename.startswith(core):
                 return None
             frame.f_trace_opcodes = True
             if event == "opcode":
-                if left[0] == 0:
-                    other(circuit)
                 left[0] -= 1
+                if left[0] == -1:
+                    other(circuit)
             return trace
 
         sys.settrace(trace)
@@ -1283,6 +1283,23 @@ def test_no_failure_is_lost_between_two_of_them(other):
     seen = list(with_somebody_in_between(one_failure_held, ("strike", 1, TRANSIENT, 0), BETWEEN[other]))
 
     assert {3} == {figures(circuit, 0).failures for circuit in seen}
+
+
+@pytest.mark.parametrize("act", [("end_streak", 1), ("record", 1, SUCCESS)], ids=["end_streak", "record"])
+def test_a_success_that_was_let_skip_has_ended_the_streak(act):
+    """A failure, a success, a failure are no two in a row, whoever else is about to end the streak meanwhile."""
+    opening = []
+
+    def succeed_and_fail(circuit):
+        if circuit.clean == 1:
+            circuit.totals.successes.tick()
+        else:
+            assert circuit.end_streak(1)
+        opening.append(circuit.strike(1, TRANSIENT, 0))
+
+    seen = list(with_somebody_in_between(lambda: one_failure_held(limit=2), act, succeed_and_fail))
+
+    assert [False] * len(seen) == opening
 
 
 def test_a_late_success_ends_no_streak_of_a_later_episode():
