@@ -91,7 +91,7 @@ def shared_closure(parts: Parts, runner: Runner) -> dict[str, Any]:
 class _NotYet:
     """Stands for the circuit of a name that nobody has registered: never closed, so the first call takes the plan."""
 
-    closed = closed_windowed = clean = 0
+    closed = closed_windowed = 0
 
 
 NOT_YET = _NotYet()

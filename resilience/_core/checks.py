@@ -151,7 +151,7 @@ def as_number(value: object) -> float | None:
 def as_seconds(value: object) -> float | None:
     """Like `as_number`, and a `timedelta` counts by its seconds."""
     # Told by its type's name: importing datetime only to ask would cost every importer.
-    if type(value).__name__ == "timedelta" and type(value).__module__ == "datetime":
+    if any(kind.__name__ == "timedelta" and kind.__module__ == "datetime" for kind in type(value).__mro__):
         value = value.total_seconds()  # type: ignore[attr-defined]  # a timedelta has it
     return as_number(value)
 

@@ -25,6 +25,7 @@ from resilience._core import events as ev
 from resilience._core.moving import Moving
 from resilience._core.permit import Permit
 from resilience._core.transitions import Input
+from resilience._core.trip import Strikes
 from resilience._core.view import FOREVER, slot_refusal
 from resilience._words import BreakerMode, CircuitState, ProbeEnd, Verdict
 
@@ -119,7 +120,7 @@ class Circuit(Moving):
         """Report the result of an attempt that a closed circuit let through in `episode`."""
         if verdict is NEUTRAL:
             return
-        if episode != self.episode:
+        if episode != self.episode or self._state is not CLOSED:
             self._late(episode, verdict, accepted=False)
             return
         trip = self._trip
@@ -148,36 +149,25 @@ class Circuit(Moving):
             opens: `strike_out` is to be called under the lock. None: not counted; report it
             with `record`.
         """
-        streak = self.streak
-        if streak is None:
-            return None
-        strikes = streak.strikes
+        strikes = self.streak.strikes
         # Looked at after the strikes: if the episode has gone on, they belong to the past.
-        if self.closed != episode:
+        if self.closed != episode or not strikes.limit:
             return None
         next(self.totals.failures.ticks)
         self.last_failure = (fault, time_ns)
-        if next(strikes.ticks) + 1 >= strikes.limit:
-            return True
-        self.clean = 0
-        return False
+        opens = next(strikes.ticks) + 1 >= strikes.limit
+        strikes.clean = 0
+        return opens
 
     def end_streak(self, episode: int) -> bool:
-        """Count a success that ends a plain streak, without the lock; False if it is to be reported with `record`.
-
-        `clean` before the new strikes, as whenever they are published. If the circuit has
-        moved meanwhile, `clean` is taken away again: whoever moved it took it away after
-        the door, so one of the two sees the other.
-        """
+        """Count a success that ends a plain streak, without the lock; False if it is to be reported with `record`."""
         # Looked at before the door: the streak of an episode that is over may be ended, it reaches nobody.
         streak = self.streak
-        if streak is None or self.closed != episode:
+        limit = streak.strikes.limit
+        if self.closed != episode or not limit:
             return False
         next(self.totals.successes.ticks)
-        self.clean = episode
-        streak.restart()
-        if self.closed != episode:
-            self.clean = 0
+        streak.strikes = Strikes(limit, episode)
         return True
 
     def strike_out(self, episode: int, fault: Fault | None = None, now: float = 0.0, time_ns: int = 0) -> None:

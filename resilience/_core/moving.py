@@ -48,7 +48,8 @@ class Moving(Published):
         self._probe_successes = 0
         if after is OPEN:
             # First the door, then the state: nobody may see an open circuit that lets pass.
-            self.closed = self.closed_windowed = self.clean = 0
+            self.closed = self.closed_windowed = self._unstruck.strikes.clean = 0
+            self.streak = self._unstruck
             if cause is not Input.FORCED:
                 self.open_for = self._open_time(fault)
             self._opened_at, self._opened_ns = now, time_ns

@@ -1,9 +1,9 @@
 """The side of a circuit that others read without its lock.
 
 `closed` (or `closed_windowed` for a mode with a window) is the episode while everything
-may pass, else 0: admission and permit in one read. `clean` is the same episode while a
-success changes nothing but a counter, before `edge`. `streak` is where the failures of
-a plain streak are counted. Until `open_until` everything is refused, which is never
+may pass, else 0: admission and permit in one read. `streak.strikes.clean` is the same
+episode while a success changes nothing but a counter, before `edge`. `streak.strikes`
+is where the failures of a plain streak are counted. Until `open_until` everything is refused, which is never
 further away than `open_span` unless the clock jumped. `view` is one immutable tuple for
 everybody else.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from resilience._core.trip import Unstruck
 from resilience._core.view import FOREVER, View
 from resilience._words import BreakerMode, CircuitState
 
@@ -39,8 +40,8 @@ class Published:
         "_published",
         "_state",
         "_trip",
+        "_unstruck",
         "_windowed",
-        "clean",
         "closed",
         "closed_windowed",
         "edge",
@@ -65,9 +66,10 @@ class Published:
         self._published = True
         self.open_for: float | None = 0.0
         self.episode = 1
-        self.streak: Streak | None = None
+        self._unstruck = Unstruck()
+        self.streak: Streak | Unstruck = self._unstruck
         self.view: View
-        self.closed = self.closed_windowed = self.clean = 0
+        self.closed = self.closed_windowed = 0
         self._store()
 
     def _store(self, held: Figures | None = None) -> None:
@@ -104,20 +106,22 @@ class Published:
         self._publish_trip(self.closed or self.closed_windowed)
 
     def _publish_trip(self, plain: int) -> None:
-        """Publish when a success may pass without the lock, and the streak whose failures may be counted without it.
-
-        A strike is counted first and takes `clean` away afterwards. So `clean` is given
-        before the fresh strikes are: whoever counts on these takes it away later, and who
-        still counts on the old ones belongs to the streak that has just ended.
-        """
+        """Publish when a success may pass without the lock, and the streak whose failures may be counted without it."""
         trip = self._trip
         self.edge = trip.edge
         streak = trip.streak
-        if streak is None:
-            self.clean = plain if trip.clean else 0
-        elif streak.ended:
-            self.clean = plain
-            streak.restart()
+        if streak is not None and plain:
+            if streak.episode != plain:
+                # A streak that nobody has counted on yet, or one that successes could not pass for a while.
+                streak.episode = plain
+                if not streak.strikes.value:
+                    streak.answered()
+            self.streak = streak
         else:
-            self.clean = 0
-        self.streak = streak
+            self._unstruck.strikes.clean = plain if trip.clean else 0
+            self.streak = self._unstruck
+
+    @property
+    def clean(self) -> int:
+        """The episode while a success changes nothing but a counter, before `edge`; else 0."""
+        return self.streak.strikes.clean

@@ -66,3 +66,7 @@ class BreakerStatus(Record):
     would_refuse_total: int
     labels: Mapping[str, str] = _NO_LABELS
     last_failure: LastFailure | None = None
+
+    def __hash__(self) -> int:
+        # A mapping has none: equal statuses have at least these in common.
+        return hash((self.name, self.state, self.last_state_change))

@@ -126,16 +126,21 @@ class Consecutive:
 class Strikes:
     """The failures of one streak, counted without a lock; a streak that ends is followed by a new object.
 
+    One object holds both the count and the word that there is nothing to end, so that
+    one store publishes both: whoever sees the one sees the other.
+
     Attributes:
-        limit: the strike that opens the circuit.
+        limit: the strike that opens the circuit; 0 where failures are not counted this way.
         ticks: `next(ticks)` counts one more and tells how many there were.
+        clean: the episode while there is no strike, and so nothing that a success could end; else 0.
     """
 
-    __slots__ = ("limit", "ticks")
+    __slots__ = ("clean", "limit", "ticks")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, clean: int) -> None:
         self.limit = limit
         self.ticks = count()
+        self.clean = clean
 
     @property
     def value(self) -> int:
@@ -146,27 +151,23 @@ class Strikes:
 class Streak:
     """The streaks of one closed episode.
 
-    Strikes are counted without the lock, so the order in which a streak's end is
-    published matters: the circuit first says that successes may pass (`clean`) and then
-    puts in fresh strikes with `restart`. Until then the ended streak only reads as empty.
-
     Attributes:
         strikes: the failures of the current streak.
-        ended: a success has ended the streak, and `restart` is due.
+        episode: the episode while successes may pass without the lock, else 0.
     """
 
-    __slots__ = ("_limit", "edge", "ended", "strikes")
+    __slots__ = ("_limit", "edge", "episode", "strikes")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.edge = NEVER
-        self.strikes = Strikes(limit)
-        self.ended = True
+        self.episode = 0
+        self.strikes = Strikes(limit, 0)
 
     @property
     def clean(self) -> bool:
         """Whether there is nothing that a success could end."""
-        return self.ended
+        return bool(self.strikes.clean)
 
     @property
     def streak(self) -> Streak:
@@ -180,25 +181,21 @@ class Streak:
 
     def figures(self, now: float, successes: int) -> Figures:
         # The strike that opens is not yet seen by a circuit that still reads closed.
-        held = 0 if self.ended else min(self.strikes.value, self._limit - 1)
+        held = min(self.strikes.value, self._limit - 1)
         return Figures(held, held, None)
 
     def fail(self, now: float, successes: int) -> bool:
-        if self.ended:
-            self.restart()
-        return next(self.strikes.ticks) + 1 >= self._limit
+        strikes = self.strikes
+        opens = next(strikes.ticks) + 1 >= self._limit
+        strikes.clean = 0
+        return opens
 
     def succeed(self, now: float, successes: int) -> bool:
-        self.ended = True
+        self.answered()
         return False
 
     def answered(self) -> None:
-        self.ended = True
-
-    def restart(self) -> None:
-        """Begin a streak with fresh strikes."""
-        self.strikes = Strikes(self._limit)
-        self.ended = False
+        self.strikes = Strikes(self._limit, self.episode)
 
     def renewed(self, successes: int) -> Streak:
         """Another machine: what is still on its way to this one must not reach a later episode."""
@@ -207,6 +204,15 @@ class Streak:
     def tripped(self, now: float, successes: int) -> Figures:
         """The figures at the moment of the trip."""
         return Figures(self._limit, self._limit, None)
+
+
+class Unstruck:
+    """Stands in the place of a streak where there is none to count on; `strikes.clean` is set under the lock."""
+
+    __slots__ = ("strikes",)
+
+    def __init__(self) -> None:
+        self.strikes = Strikes(0, 0)
 
 
 class TimedStreak:

@@ -124,6 +124,8 @@ class RollingWindow:
         self._base = successes
         self._failures = 0
         self.clean = True
+        # Asked at the first result, whatever the clock has done meanwhile.
+        self.edge = -NEVER
         return self
 
     @property

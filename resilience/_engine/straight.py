@@ -135,7 +135,7 @@ def _body(lines: _Lines, shape: Shape, sig: Signature, wait: str) -> None:
         lines.add(f"    return @cold.adopt(@result, {sig.positional}, {sig.keywords})")
     if shape.breaker:
         edge = " or @time.monotonic() >= @circuit.edge" if shape.windowed else ""
-        lines.add(f"if @circuit.clean != @episode{edge}: @cold.succeeded(@episode)")
+        lines.add(f"if @circuit.streak.strikes.clean != @episode{edge}: @cold.succeeded(@episode)")
         lines.add("else: @next(@counter)")
     lines.add("return @result")
     lines.shallower()

@@ -224,13 +224,17 @@ class CircuitBreaker(LockedCircuit):
         self, permit: Permit, verdict: Verdict, fault: Fault | None = None, end: ProbeEnd = ProbeEnd.NEUTRAL
     ) -> None:
         """Report a permit's result."""
-        if not permit.exempt and (permit.probe or verdict is not NEUTRAL):
+        if permit.exempt:
+            return
+        if verdict is NEUTRAL and not permit.probe:
+            permit.settled = True
+        else:
             self._section(self.circuit.settle, permit, verdict, fault, end)
 
     def succeed(self, episode: int) -> None:
         """Report a success of an attempt that a closed circuit let through in `episode`."""
         circuit = self.circuit
-        if circuit.closed == episode and circuit.clean == episode:
+        if circuit.closed == episode and circuit.streak.strikes.clean == episode:
             circuit.totals.successes.tick()
         elif not circuit.end_streak(episode):
             self._section(circuit.record, episode, SUCCESS, None)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from resilience._context import DEADLINE, mark_probe, unmark_probe
 from resilience._core.permit import Permit
+from resilience._core.trip import Unstruck
 from resilience._policies.verdicts import end_of, interrupted_verdict, settle_error
 from resilience._site import fault_of_result
 from resilience._words import OnOpen, Verdict
@@ -102,7 +103,8 @@ class Block:
 class _Nowhere:
     """Stands for a circuit that is never closed: everything is looked at with care."""
 
-    closed = clean = 0
+    closed = 0
+    streak = Unstruck()
 
 
 _NOWHERE = _Nowhere()
@@ -143,7 +145,7 @@ class ClosedBlock(Block):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None and self._circuit.clean == self.episode:
+        if error is None and self._circuit.streak.strikes.clean == self.episode:
             next(self._ticks)
         else:
             self._leave_with_care(kind, error, trace)

@@ -14,7 +14,7 @@ from resilience._core.config import BreakerConfig
 from resilience._core.faults import Fault
 from resilience._core.permit import Permit
 from resilience._core.transitions import TRANSITIONS, Input
-from resilience._core.trip import Consecutive, Figures, Streak
+from resilience._core.trip import Consecutive, Figures
 from resilience._core.window import FailureRate
 from resilience._words import BreakerMode, CircuitState, FaultKind, ProbeEnd, Verdict
 
@@ -1383,18 +1383,3 @@ def test_the_log_of_a_whole_life():
         *("StateChanged", "ProbeStarted", "ProbeSucceeded", "StateChanged"),
     ] == [type(event).__name__ for event in life()]
     assert repr(life()) == repr(life())
-
-
-def test_an_ending_streak_that_was_overtaken_leaves_nothing_clean(monkeypatch):
-    """I6: the circuit opens while a success ends the streak: no later success may skip on its word."""
-    circuit = one_failure_held()
-    restart = Streak.restart
-
-    def overtaken(streak):
-        restart(streak)
-        circuit.force_open()
-
-    monkeypatch.setattr(Streak, "restart", overtaken)
-
-    assert circuit.end_streak(1)
-    assert 0 == circuit.clean

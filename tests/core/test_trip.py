@@ -100,14 +100,17 @@ def test_a_streak_ends(end):
 
 
 def test_clean_streak():
-    """Clean until the first failure, and again after a success; a streak has no edge."""
+    """Nothing to end: for the episode it was told, until a strike, and from the next success on."""
     streak = Streak(3)
-    assert (True, NEVER) == (streak.clean, streak.edge)
-    streak.fail(0, 0)
-    assert not streak.clean
-    streak.succeed(0, 1)
+    assert (False, NEVER) == (streak.clean, streak.edge)
+    streak.episode = 7
+    streak.succeed(0, 0)
+    assert 7 == streak.strikes.clean
+    fails(streak, 0)
+    assert 0 == streak.strikes.clean
+    streak.succeed(0, 0)
 
-    assert streak.clean
+    assert (True, NEVER, streak) == (streak.clean, streak.edge, streak.streak)
 
 
 def test_figures_of_a_streak():
@@ -132,7 +135,6 @@ def test_figures_follow_the_streak():
     """A strike that is counted without the lock shows at once, and so does the end of the streak."""
     streak = Streak(3)
     held = streak.held
-    streak.restart()
     next(streak.strikes.ticks)
     assert Figures(1, 1, None) == held.figures(0, 0)
     streak.answered()
