@@ -71,7 +71,8 @@ def books():
     assert status.probes_started == status.probes_succeeded + status.probes_failed + status.probes_released, status
     assert pool.in_flight == 0, pool.in_flight
     assert pool.waiting == 0, pool.waiting
-    assert seen == sorted(seen) and len(set(seen)) == len(seen), "order of events"
+    got = list(seen)  # after a flood a thread of the library's own may still be adding
+    assert got == sorted(got) and len(set(got)) == len(got), "order of events"
     call(False)
     print("ok")
 """
