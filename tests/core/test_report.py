@@ -56,6 +56,14 @@ def test_what_must_be_given(name):
         BreakerStatus(**{key: value for key, value in GIVEN.items() if key != name})
 
 
+def test_equal_statuses_are_one_member_of_a_set():
+    """The labels are a mapping, which has no hash; the status has one all the same, that of its equals."""
+    status = BreakerStatus(**GIVEN, labels={"team": "a"})
+
+    assert {status} == {status, BreakerStatus(**GIVEN, labels={"team": "a"})}
+    assert 2 == len({status, BreakerStatus(**GIVEN, labels={"team": "b"})})
+
+
 def test_pickles():
     """A status crosses processes."""
     failure = LastFailure(type_name="shop.Busy", kind=FaultKind.TRANSIENT, time=7)
