@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Literal, cast
 
 from resilience._core.checks import Faults
+from resilience._core.record import spelled
 from resilience._core.trip import Consecutive, Trip
 from resilience._core.window import FailureRate
 from resilience._words import FaultKind
@@ -17,7 +18,7 @@ TRIPPING = (FaultKind.TRANSIENT, FaultKind.DOWNSTREAM)
 MAY_TRIP = (*TRIPPING, FaultKind.INTERNAL)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class BreakerConfig:
     """Settings of a breaker; whoever registers a name first sets them. Frozen, hashable, equal by value.
 
@@ -100,10 +101,14 @@ class BreakerConfig:
         """For a busy hosted API: half of at least 10 calls failing in 30 s open it for 30 s."""
         return cls(FailureRate(0.5, window=30.0, bucket=3.0, min_calls=10))
 
+    def __repr__(self) -> str:
+        shown = (f"{item.name}={spelled(getattr(self, item.name))}" for item in fields(self))
+        return f"BreakerConfig({', '.join(shown)})"
+
     def differences(self, other: BreakerConfig) -> tuple[str, ...]:
         """Field by field what `other` would change, as `cooldown: 30.0, not 5.0`."""
         return tuple(
-            f"{item.name}: {_spelled(getattr(self, item.name))}, not {_spelled(getattr(other, item.name))}"
+            f"{item.name}: {spelled(getattr(self, item.name))}, not {spelled(getattr(other, item.name))}"
             for item in fields(self)
             if getattr(self, item.name) != getattr(other, item.name)
         )
@@ -156,9 +161,3 @@ def _statuses(faults: Faults, value: object) -> frozenset[int]:
         faults.add("trip_on_status", value, right)
         return frozenset()
     return frozenset(cast("tuple[int, ...]", found))
-
-
-def _spelled(value: object) -> str:
-    if isinstance(value, frozenset):
-        return "{" + ", ".join(sorted(str(part) for part in value)) + "}"
-    return repr(value)

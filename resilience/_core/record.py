@@ -10,6 +10,13 @@ from __future__ import annotations
 from typing import Any, ClassVar, dataclass_transform
 
 
+def spelled(value: object) -> str:
+    """`repr`, but a set in order: the same value reads the same in every process."""
+    if isinstance(value, frozenset):
+        return "{" + ", ".join(sorted(str(part) for part in value)) + "}"
+    return repr(value)
+
+
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class Record:
     """Base of the records: annotations are fields, class attributes are their defaults."""
@@ -48,5 +55,5 @@ class Record:
         return hash((type(self), *self.as_dict().values()))
 
     def __repr__(self) -> str:
-        inside = ", ".join(f"{name}={value!r}" for name, value in self.as_dict().items())
+        inside = ", ".join(f"{name}={spelled(value)}" for name, value in self.as_dict().items())
         return f"{type(self).__name__}({inside})"

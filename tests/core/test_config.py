@@ -248,3 +248,11 @@ def test_bulkhead_is_a_value():
     config = BulkheadConfig(4, 2)
 
     assert {config} == {BulkheadConfig(4, 2), pickle.loads(pickle.dumps(config))}
+
+
+def test_reads_the_same_in_every_process():
+    """Sets are shown in order, whatever the hash of their members is today."""
+    config = BreakerConfig(trip_on={FaultKind.TRANSIENT, FaultKind.INTERNAL}, trip_on_status={403, 401})
+
+    assert "BreakerConfig(trip=Consecutive(failures=5, within=None), " in repr(config)
+    assert "trip_on={internal, transient}, trip_on_status={401, 403}" in repr(config)
