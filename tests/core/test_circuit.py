@@ -1242,6 +1242,8 @@ def with_somebody_in_between(prepare, act, other):
                     other(circuit)
             return trace
 
+        # Python 3.12 looks at the start of tracing whether any frame wants bytecodes.
+        sys._getframe().f_trace_opcodes = True
         sys.settrace(trace)
         try:
             getattr(circuit, name)(*args)
