@@ -430,7 +430,7 @@ def test_report_inside_the_critical_section_is_not_lost():
     """I9, I5: a report made inside the critical section waits in the inbox and is counted: none is lost."""
     run(
         """
-        big = registry.breaker("big", BreakerConfig(Consecutive(10**6)))
+        big = registry.breaker("big", BreakerConfig(Consecutive(10**9)))
         made = itertools.count()
         busy = threading.local()
         def on_gc(phase, info):
