@@ -71,7 +71,7 @@ _NEVER_CLOSED = SimpleNamespace(closed=0)
 
 
 def _plan_only(is_async: bool) -> Shape:
-    return Shape(is_async, breaker=True, windowed=False, bulkhead=False, budget=False, retry=False, fail_fast=False)
+    return Shape(is_async, breaker=True)
 
 
 def _rebind_when_found(wrapper: FunctionType, assembly: Assembly) -> None:

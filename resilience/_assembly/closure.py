@@ -34,6 +34,7 @@ def choose_shape(parts: Parts, is_async: bool) -> Shape | None:
         bulkhead=parts.bulkhead is not None,
         budget=timeout is not None,
         retry=parts.retry is not None,
+        stateful=parts.retry is not None and parts.retry.needs_state,
         fail_fast=breaker is not None and breaker.on_open is OnOpen.FAIL,
     )
 
@@ -44,6 +45,7 @@ def make_closure(parts: Parts, runner: Runner, is_async: bool) -> dict[str, Any]
         "adopt": runner.adopt,
         "fn": parts.site.fn,
         "interrupted": runner.interrupted,
+        "now": None if parts.retry is None else parts.retry.now,
         "recover": runner.recover,
         "settled": _of_no_interest if parts.retry is None else classified_lane(parts.site),
         "slow": runner.run,

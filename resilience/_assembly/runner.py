@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from resilience._core.faults import Fault
 
 
-def _never(fault: Fault) -> bool:
-    return False
-
-
 class Runner:
     """Drives the plan of one function.
 
@@ -42,12 +38,12 @@ class Runner:
         self._site = parts.site
         self._world = parts.world
         self._plan = link(layers)
-        self._recovery = link(layers, inward_from=Layer.RETRY)
+        self._again = link(layers, inside=Layer.RETRY)
         self.run: Callable[..., Any] = self._run_async if is_async else self._run_sync
-        self._may_retry = _never if parts.retry is None else parts.retry.may_retry
         if parts.retry is None:
             self.recover: Callable[..., Any] = self._raise_async if is_async else self._raise_sync
         else:
+            self._retry = parts.retry
             self.recover = self._recover_async if is_async else self._recover_sync
 
     # ------------------------------------------------------------------------------------------------ from the beginning
@@ -111,14 +107,16 @@ class Runner:
             hub.publish(TimedOut(name=self._site.label, scope=deadline.scope, seconds=deadline.seconds))
         return TimeoutExceeded(deadline.scope, deadline.seconds)
 
-    def _raise_sync(self, episode: int, failed: Exception, fault: None, args: Any, kwargs: Any) -> None:
+    def _raise_sync(self, episode: int, failed: Exception, fault: None, args: Any, kwargs: Any, began: float) -> None:
         self._report(episode, failed)
         try:
             raise_unchanged(failed)
         finally:
             del failed
 
-    async def _raise_async(self, episode: int, failed: Exception, fault: None, args: Any, kwargs: Any) -> None:
+    async def _raise_async(
+        self, episode: int, failed: Exception, fault: None, args: Any, kwargs: Any, began: float
+    ) -> None:
         self._report(episode, failed)
         try:
             raise_unchanged(failed)
@@ -126,39 +124,43 @@ class Runner:
             del failed
 
     def _recover_sync(
-        self, episode: int, failed: Exception, fault: Fault | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        episode: int,
+        failed: Exception,
+        fault: Fault | None,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        began: float,
     ) -> Any:
         call = Call(self._site, self._world, args, kwargs)
-        outcome = Outcome(error=failed)
+        outcome = self._first_answer(call, episode, failed, fault)
         del failed
-        if self._worth_repeating(call, outcome, episode, fault):
-            outcome = run(self._recovery(call))  # type: ignore[arg-type]  # a plan is a coroutine
-            if outcome.pending:
-                return self.adopt(outcome.value, args, kwargs, call.attempt - 1)
+        outcome = run(self._retry.go_on(call, outcome, self._again, began))
+        if outcome.pending:
+            return self.adopt(outcome.value, args, kwargs, call.attempt - 1)
         return outcome.unwrap()
 
     async def _recover_async(
-        self, episode: int, failed: Exception, fault: Fault | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        episode: int,
+        failed: Exception,
+        fault: Fault | None,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        began: float,
     ) -> Any:
         call = Call(self._site, self._world, args, kwargs)
-        outcome = Outcome(error=failed)
+        outcome = self._first_answer(call, episode, failed, fault)
         del failed
-        if self._worth_repeating(call, outcome, episode, fault):
-            outcome = await self._recovery(call)
-        return outcome.unwrap()
+        return (await self._retry.go_on(call, outcome, self._again, began)).unwrap()
 
-    def _worth_repeating(self, call: Call, outcome: Outcome, episode: int, fault: Fault | None) -> bool:
-        """Whether the attempt that the straight path made may be repeated; it then is the plan's first answer.
-
-        Without a `fault` it has not been reported yet.
-        """
-        error = outcome.error
-        assert error is not None, "only a failed attempt leaves the straight path"
+    def _first_answer(self, call: Call, episode: int, error: Exception, fault: Fault | None) -> Outcome:
+        """The attempt that the straight path made, for the retry; without a `fault` it is reported only now."""
         if fault is None:
             fault = self._site.classify(error, call.handled)
             breaker = self._parts.breaker
             if breaker is not None:
                 breaker.breaker.count_error(episode, error, fault)
+        outcome = Outcome(None, error)
         outcome.fault, outcome.judged = fault, True
-        call.first = outcome
-        return self._may_retry(fault)
+        return outcome

@@ -20,11 +20,11 @@ def in_order(layers: Iterable[tuple[Layer, Around]]) -> list[tuple[Layer, Around
     return sorted(layers, key=lambda pair: POSITION[pair[0]])
 
 
-def link(layers: Sequence[tuple[Layer, Around]], *, inward_from: Layer | None = None) -> Inner:
-    """One coroutine function for the whole plan, or for its part from a layer inwards."""
+def link(layers: Sequence[tuple[Layer, Around]], *, inside: Layer | None = None) -> Inner:
+    """One coroutine function for the whole plan, or for what lies inside of a layer."""
     step: Inner = attempt
     for layer, around in reversed(layers):
-        if inward_from is None or POSITION[layer] >= POSITION[inward_from]:
+        if inside is None or POSITION[layer] > POSITION[inside]:
             step = _around(around, step)
     return step
 

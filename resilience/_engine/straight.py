@@ -34,12 +34,14 @@ class Shape(NamedTuple):
     """What a straight path is made of."""
 
     is_async: bool
-    breaker: bool
-    windowed: bool
-    bulkhead: bool
-    budget: bool
-    retry: bool
-    fail_fast: bool
+    breaker: bool = False
+    windowed: bool = False
+    bulkhead: bool = False
+    budget: bool = False
+    retry: bool = False
+    stateful: bool = False
+    """The retry asks a strategy, which may want to know when the call began."""
+    fail_fast: bool = False
     """An open circuit raises at this call site; otherwise the plan decides."""
 
 
@@ -116,6 +118,10 @@ def _enter(lines: _Lines, shape: Shape, slow: str) -> None:
 
 def _body(lines: _Lines, shape: Shape, sig: Signature, wait: str) -> None:
     """Call, and what follows from how it ended."""
+    began = "0.0"
+    if shape.stateful:
+        began = "@began"
+        lines.add("@began = @cold.now()")
     lines.add("try:")
     lines.add(f"    @result = {wait}@fn({sig.passed})")
     lines.add("except @Exception as @error:")
@@ -140,7 +146,7 @@ def _body(lines: _Lines, shape: Shape, sig: Signature, wait: str) -> None:
     lines.add("return @result")
     lines.shallower()
     lines.add("try:")
-    lines.add(f"    return {wait}@cold.recover(@episode, @failed, @fault, {sig.positional}, {sig.keywords})")
+    lines.add(f"    return {wait}@cold.recover(@episode, @failed, @fault, {sig.positional}, {sig.keywords}, {began})")
     lines.add("finally:")
     lines.add("    del @failed")
 
@@ -172,6 +178,7 @@ COLD = (
     "door",
     "hand_over",
     "interrupted",
+    "now",
     "recover",
     "refuse",
     "settled",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from resilience._context import DEADLINE, RETRYING
 from resilience._core.events import RetryExhausted, RetryScheduled
-from resilience._core.faults import may_retry
+from resilience._core.faults import FaultKind, may_retry
 from resilience._core.order import Layer
 from resilience._core.schedule import backoff, fits
 from resilience._events import warn
@@ -17,7 +17,7 @@ from resilience.errors import BulkheadFullError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from resilience._core.faults import Fault, FaultKind
+    from resilience._core.faults import Fault
     from resilience._core.outcome import Outcome
     from resilience._site import Call, Inner, Site
 
@@ -47,15 +47,15 @@ class RetryState:
         "upcoming_sleep",
     )
 
-    def __init__(self, call: Call, outcome: Outcome, number: int, started: float, now: float, idle: float) -> None:
+    def __init__(self, call: Call, outcome: Outcome, number: int, began: float, now: float, idle: float) -> None:
         self.fn = call.site.fn
         self.args = call.args
         self.kwargs = call.kwargs
         self.attempt_number = number
         self.outcome = AttemptResult(outcome, number)
-        self.start_time = started
+        self.start_time = began
         self.outcome_timestamp = now
-        self.seconds_since_start = now - started
+        self.seconds_since_start = now - began
         self.idle_for = idle
         self.upcoming_sleep = 0.0
         self.next_action = None
@@ -88,7 +88,12 @@ class AttemptResult:
 
 
 class RetryLayers:
-    """One call site's retry."""
+    """One call site's retry.
+
+    Attributes:
+        needs_state: whether a strategy is asked, which may want to know when the call began.
+        rng: a chance in [0, 1), for the jitter.
+    """
 
     def __init__(
         self,
@@ -114,10 +119,12 @@ class RetryLayers:
         self._stop = stop
         self._retry_on = retry_on
         self._safe_only = safe_only
+        # For a fault without flags the rule is one look-up, unless only what was not sent may be repeated.
+        self._plain_kinds = frozenset[FaultKind]() if safe_only else retry_on
         self._max_retry_after = max_retry_after
         # Why no attempt after such a wait could go, as the breaker inside foresees it; "" if one may.
         self._stopped = stopped
-        self._needs_state = stop is not None or callable(wait)
+        self.needs_state = stop is not None or callable(wait)
         self._fixed = wait if isinstance(wait, float) and stop is None else None
         self._told_nested = False
         self.rng: Callable[[], float] = _chance
@@ -127,20 +134,25 @@ class RetryLayers:
         return [(Layer.RETRY, self.around)]
 
     async def around(self, call: Call, inner: Inner) -> Outcome:
-        """Attempt, and attempt again while that makes sense; waits are the world's."""
-        started = self._site.services.now() if self._needs_state else 0.0
-        first = call.first
-        if first is None:
-            outcome = await inner(call)
-        else:
-            outcome, call.first = first, None
-        del first
+        """Attempt, and attempt again while that makes sense."""
+        began = self.now() if self.needs_state else 0.0
+        return await self.go_on(call, await inner(call), inner, began)
+
+    def now(self) -> float:
+        """Monotonic seconds on the clock of the moment."""
+        return self._site.services.now()
+
+    async def go_on(self, call: Call, outcome: Outcome, inner: Inner, began: float) -> Outcome:
+        """From the first attempt's answer to the call's: further attempts while they make sense; waits are the world's.
+
+        `began` is when the first attempt did, for a policy that `needs_state`.
+        """
         idle = 0.0
         plain = self._site.judge_result is None
         while True:
             if plain and outcome.error is None:
                 return outcome
-            wait = self._decide(call, outcome, call.attempt, started, idle)
+            wait = self._decide(call, outcome, call.attempt, began, idle)
             if wait is None:
                 return outcome
             RETRYING.set(True)
@@ -165,23 +177,26 @@ class RetryLayers:
             outcome = following
 
     # ------------------------------------------------------------------------------------------------ deciding
-    def _decide(self, call: Call, outcome: Outcome, number: int, started: float, idle: float) -> float | None:
+    def _decide(self, call: Call, outcome: Outcome, number: int, began: float, idle: float) -> float | None:
         """Seconds to wait before the next attempt, None when this outcome is the answer."""
         site = self._site
         if outcome.pending or outcome.refused_by is not None or call.cancelled is not None:
             return None
-        if outcome.expired is not None and outcome.expired.scope is TimeoutScope.BUDGET:
+        expired = outcome.expired
+        if expired is not None and expired.scope is TimeoutScope.BUDGET:
             # The whole call's limit, or a caller's: nobody retries inside of it.
             return None
         fault = outcome.fault if outcome.judged else site.judge(call, outcome)
         # A probe is exactly one attempt, whatever it found.
-        if fault is None or call.probed or not self.may_retry(fault):
+        if fault is None or call.probed:
+            return None
+        if not (fault.plain and fault.kind in self._plain_kinds) and not self._may_retry(fault):
             return None
         if number >= self._max_attempts:
             return self._end(outcome, number, "attempts", f"retry gave up after {number} attempts")
         if RETRYING.get():
             return self._end_nested(outcome, number)
-        wait = self._schedule(call, outcome, number, started, idle) if self._fixed is None else self._fixed
+        wait = self._schedule(call, outcome, number, began, idle) if self._fixed is None else self._fixed
         if wait is None:
             return None
         if fault.retry_after is not None:
@@ -194,17 +209,15 @@ class RetryLayers:
             return 0.0
         return self._check(call, outcome, fault, number, wait)
 
-    def may_retry(self, fault: Fault) -> bool:
+    def _may_retry(self, fault: Fault) -> bool:
         """Whether this policy repeats after such a fault at all."""
-        if fault.plain and not self._safe_only:
-            return fault.kind in self._retry_on
         return may_retry(fault, retry_on=self._retry_on, idempotent=not self._safe_only, safe_only=self._safe_only)
 
-    def _schedule(self, call: Call, outcome: Outcome, number: int, started: float, idle: float) -> float | None:
-        if not self._needs_state:
+    def _schedule(self, call: Call, outcome: Outcome, number: int, began: float, idle: float) -> float | None:
+        if not self.needs_state:
             return self._backoff(number)
         now = self._site.services.now()
-        state = RetryState(call, outcome, number, started, now, idle)
+        state = RetryState(call, outcome, number, began, now, idle)
         if callable(self._wait):
             state.upcoming_sleep = _seconds(self._wait(state))
         else:

@@ -91,7 +91,7 @@ async def outcome_of(make, driver=None):
 
     task = asyncio.create_task(in_task())
     if driver is not None:
-        await driver(task)
+        await asyncio.wait_for(driver(task), 5)
     done, _ = await asyncio.wait([task], timeout=5)
     assert done, "the task did not end"
     seen["task cancelled"] = task.cancelled()

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import logging
 import random
+import time
 from email.utils import formatdate
 
 import pytest
@@ -30,6 +31,7 @@ from resilience import (
     timeout,
 )
 from resilience._core.events import RetryExhausted, RetryScheduled
+from resilience.testing import ManualClock, use_clock
 
 T = FaultKind.TRANSIENT
 
@@ -625,6 +627,43 @@ def test_strategies_see_the_exception(world, remote):
     assert all(row[1] and row[2] for row in seen)
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("what", ["wait", "stop"])
+def test_strategies_know_when_the_first_attempt_began(registry, is_async, what):
+    """Section 6: `seconds_since_start` has the first attempt in it, on the system's clock too."""
+    seen = []
+
+    def strategy(state):
+        seen.append((state.seconds_since_start, time.monotonic() - state.start_time))
+        return 0
+
+    def slow():
+        time.sleep(0.01)
+        raise ConnectionError
+
+    async def aslow():
+        slow()
+
+    guarded = retry(2, **{"wait": 0, what: strategy}, idempotent=True)(aslow if is_async else slow)
+    with pytest.raises(ConnectionError):
+        asyncio.run(guarded()) if is_async else guarded()
+
+    assert 0.01 <= seen[0][0] <= seen[0][1] < 5
+
+
+def test_strategies_count_on_the_clock_of_the_moment(registry, remote):
+    """Section 6: a function decorated before a test clock was put in place asks that clock, from the first attempt on."""
+    seen = []
+    clock = ManualClock()
+    guarded = retry(3, wait=lambda state: seen.append(state.seconds_since_start) or 2, idempotent=True)(
+        remote(then=ConnectionError)
+    )
+    with use_clock(clock, registry), pytest.raises(ConnectionError):
+        guarded()
+
+    assert [0, 2] == seen
+
+
 def test_strategy_that_raises(world, remote):
     """I20: a strategy of the user's that raises: it is no hang and no lost slot."""
     pool = world.registry.bulkhead("pool", BulkheadConfig(1))
@@ -890,8 +929,6 @@ def test_attempt_timeout_then_success(registry, manual):
 )
 def test_attempts_and_time_are_bounded(attempts, wait, budget, took, hints):
     """I13: attempts <= max; waits never run past the budget."""
-    from resilience.testing import ManualClock
-
     clock = ManualClock()
     registry = Registry(clock=clock)
     begun = []

@@ -56,13 +56,13 @@ def test_a_plan_runs_from_the_outside_in_and_back():
     assert ["timeout", "breaker", "attempt", "after breaker", "after timeout"] == call.seen
 
 
-def test_a_plan_from_a_layer_inwards():
+def test_what_lies_inside_of_a_layer():
     """What recovers a failed attempt leaves slot and timer to the straight path."""
     call = Call()
     layers = [(place, layer(place.value)) for place in (Layer.BULKHEAD, Layer.TIMEOUT, Layer.RETRY, Layer.BREAKER)]
-    run(link(layers, inward_from=Layer.RETRY)(call))
+    run(link(layers, inside=Layer.RETRY)(call))
 
-    assert ["retry", "breaker", "attempt"] == call.seen[:3]
+    assert ["breaker", "attempt", "after breaker"] == call.seen
 
 
 def test_a_plan_without_layers_is_the_attempt():

@@ -80,18 +80,16 @@ def test_the_mark_goes_when_an_attempt_is_interrupted(plan, down):
 
 def test_an_answer_of_the_straight_path_is_the_first_attempt(plan, down):
     """Its failure has been settled already: the plan goes on with the second attempt."""
+    from resilience._engine.plan import attempt
+    from resilience._engine.world_sync import run
+
     retry = plan.retry(2, wait=0.0)
     plan.call(script=["unused"])
     plan.world.log.clear()
     plan.world.script = ["fine"]
-    call = plan.latest
-    call.first = Outcome(error=down())
 
-    from resilience._engine.plan import link
-    from resilience._engine.world_sync import run
-
-    assert "fine" == run(link(retry.layers())(call)).value
-    assert (["attempt"], None) == (plan.world.log, call.first)
+    assert "fine" == run(retry.go_on(plan.latest, Outcome(error=down()), attempt, 0.0)).value
+    assert ["attempt"] == plan.world.log
 
 
 def test_a_kind_that_is_not_named(plan, fault_of):
