@@ -139,7 +139,6 @@ class Call:
         entered: monotonic seconds at entry; None where no budget of this call has to be watched by the plan.
         handled: the exception that was being handled when the call began.
         attempt: the number of the attempt under way; 1 is the first.
-        first: the answer of an attempt the straight path has made and settled already.
         probed: the last attempt was a probe of a half-open circuit.
         permit: the latest permit of a call that is reported on as a whole.
         exempt: the call neither asks nor feeds the breaker.
@@ -147,15 +146,21 @@ class Call:
         cancelled: a cancel that came while an uninterruptible attempt was running.
     """
 
-    entered: float | None = None
-    attempt = 1
-    first: Outcome | None = None
-    permit: Any = None
-    probed = False
-    exempt = False
-    bulkhead: SlotHolder | None = None
-    slot: int | None = None
-    cancelled: BaseException | None = None
+    __slots__ = (
+        "args",
+        "attempt",
+        "bulkhead",
+        "cancelled",
+        "entered",
+        "exempt",
+        "handled",
+        "kwargs",
+        "permit",
+        "probed",
+        "site",
+        "slot",
+        "world",
+    )
 
     def __init__(self, site: Site, world: World, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.site = site
@@ -163,6 +168,13 @@ class Call:
         self.args = args
         self.kwargs = kwargs
         self.handled = sys.exception()
+        self.entered: float | None = None
+        self.attempt = 1
+        self.permit: Any = None
+        self.probed = self.exempt = False
+        self.bulkhead: SlotHolder | None = None
+        self.slot: int | None = None
+        self.cancelled: BaseException | None = None
 
 
 class SlotHolder(Protocol):

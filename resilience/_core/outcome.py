@@ -30,20 +30,20 @@ class Outcome:
         pending: the value is an awaitable of a plain function: nothing is known until it is awaited.
     """
 
-    fault: Fault | None = None
-    refused_by: object = None
-    expired: Deadline | None = None
-    judged = False
-    pending = False
+    __slots__ = ("error", "expired", "fault", "judged", "pending", "refused_by", "value")
 
     def __init__(self, value: Any = None, error: BaseException | None = None) -> None:
         self.value = value
         self.error = error
+        self.fault: Fault | None = None
+        self.refused_by: object = None
+        self.expired: Deadline | None = None
+        self.judged = self.pending = False
 
     @classmethod
     def refusal(cls, error: Exception, by: object) -> Outcome:
         """The answer of one of our own layers: nothing was sent."""
-        outcome = cls(error=error)
+        outcome = cls(None, error)
         outcome.refused_by = by
         return outcome
 

@@ -45,7 +45,7 @@ class Work:
         try:
             self._outcome = Outcome(self._context.run(self._fn, *self._args, **self._kwargs))
         except Exception as error:
-            self._outcome = Outcome(error=error)
+            self._outcome = Outcome(None, error)
         except BaseException as error:
             self._raised = error
         finally:

@@ -33,7 +33,7 @@ class AsyncWorld:
         try:
             return Outcome(await site.fn(*args, **kwargs))
         except Exception as error:
-            return Outcome(error=error)
+            return Outcome(None, error)
 
     async def sleep(self, seconds: float) -> None:
         this_task()  # type: ignore[unused-awaitable]  # asked only so that it can refuse
@@ -95,7 +95,7 @@ class AsyncWorld:
             value = function(*args, **kwargs)
             return Outcome(await value if AWAITABLE[type(value)] else value)
         except Exception as error:
-            return Outcome(error=error)
+            return Outcome(None, error)
 
 
 class UninterruptibleWorld(AsyncWorld):
@@ -149,7 +149,7 @@ class AdoptingWorld(AsyncWorld):
             # A later call may well answer at once.
             return Outcome(await self.used if AWAITABLE[type(self.used)] else self.used)
         except Exception as error:
-            return Outcome(error=error)
+            return Outcome(None, error)
 
     def _call_again(self, call: Call) -> Any:
         site = self._site

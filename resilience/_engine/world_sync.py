@@ -43,7 +43,7 @@ class SyncWorld:
         try:
             outcome = Outcome(site.fn(*args, **kwargs))
         except Exception as error:
-            return Outcome(error=error)
+            return Outcome(None, error)
         outcome.pending = AWAITABLE[type(outcome.value)]
         return outcome
 
@@ -74,7 +74,7 @@ class SyncWorld:
         try:
             return Outcome(function(*args, **kwargs))
         except Exception as error:
-            return Outcome(error=error)
+            return Outcome(None, error)
 
 
 class WorkerWorld(SyncWorld):
@@ -154,6 +154,6 @@ def exceeded(deadline: Deadline, cause: BaseException | None = None) -> Outcome:
     """The outcome of an expired deadline."""
     error = TimeoutExceeded(deadline.scope, deadline.seconds)
     error.__cause__ = cause
-    outcome = Outcome(error=error)
+    outcome = Outcome(None, error)
     outcome.expired = deadline
     return outcome

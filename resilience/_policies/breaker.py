@@ -109,36 +109,47 @@ class BreakerLayers:
         breaker = self._found or self.breaker
         # While closed, the episode is all there is to a permit, as on the straight path.
         episode = breaker.circuit.closed or breaker.circuit.closed_windowed
-        permit: Permit | None = None
         if not episode or self._per_call:
-            answer = breaker.acquire(self._lease())
-            if not isinstance(answer, Permit):
-                return self._refuse(answer)
-            permit = answer
-            # Also inside somebody else's probe there is one attempt.
-            call.probed = permit.probe or is_probing(breaker)
-            if self._per_call:
-                return await self._keep(call, permit, inner)
-        if permit is not None and permit.probe:
+            return await self._permitted(call, inner)
+        started = None if DEADLINE.get() is None else breaker.now()
+        try:
+            outcome = await inner(call)
+        except BaseException as error:
+            self._settle_interrupted(Permit(episode), error, started)
+            raise
+        if outcome.pending:
+            return outcome
+        if outcome.error is None and self._site.judge_result is None:
+            breaker.succeed(episode)
+        else:
+            self._settle(call, Permit(episode), outcome, started)
+        return outcome
+
+    async def _permitted(self, call: Call, inner: Inner) -> Outcome:
+        """The attempt with a permit from the machine, which may be a probe; to be reported now or with the whole call."""
+        breaker = self.breaker
+        permit = breaker.acquire(self._lease())
+        if not isinstance(permit, Permit):
+            return self._refuse(permit)
+        # Also inside somebody else's probe there is one attempt.
+        call.probed = permit.probe or is_probing(breaker)
+        if self._per_call:
+            return await self._keep(call, permit, inner)
+        if permit.probe:
             mark_probe(breaker, permit)
         started = None if DEADLINE.get() is None else breaker.now()
         try:
             outcome = await inner(call)
         except BaseException as error:
-            self._settle_interrupted(permit or Permit(episode), error, started)
+            self._settle_interrupted(permit, error, started)
             raise
         finally:
-            if permit is not None and permit.probe:
+            if permit.probe:
                 unmark_probe(permit)
         if outcome.pending:
-            if permit is not None:
-                breaker.settle(permit, Verdict.NEUTRAL)
-        elif (
-            permit is None and outcome.error is None and outcome.refused_by is None and self._site.judge_result is None
-        ):
-            breaker.succeed(episode)
+            breaker.settle(permit, Verdict.NEUTRAL)
         else:
-            self._settle(call, permit or Permit(episode), outcome, started)
+            self._settle(call, permit, outcome, started)
         return outcome
 
     def _settle(self, call: Call, permit: Permit, outcome: Outcome, started: float | None) -> None:
