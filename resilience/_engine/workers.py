@@ -3,96 +3,44 @@
 A worker that is given up on goes on to the end of its function; the caller does not
 wait for it. Idle workers wait for more work for a while and end. A hand-over is one
 lock released: the queue and condition of an executor cost several times that.
+
+Who owns a worker
+    Whoever took it from the pool, until its function has ended and the caller puts it
+    back. A caller that leaves earlier leaves the worker to itself: it puts itself back.
+
+Who decides
+    A job is a list of two things, and each can be taken out once. The task: by the
+    worker, which begins, or by a caller that leaves before that. The lock to signal: by
+    the worker, which has ended in time, or by the caller, which has left.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
-from resilience._clock import is_real
-from resilience._core.outcome import Outcome
+from resilience._clock import SYSTEM_CLOCK, is_real
+from resilience._core import deadline as deadlines
+from resilience._core.outcome import raise_unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextvars import Context
 
     from resilience._clock import Clock
+    from resilience._core.deadline import Deadline
 
 IDLE_SECONDS = 10.0
 
+give_way: Callable[[], object] = getattr(os, "sched_yield", lambda: None)
+"""Let whom we have just woken run at once, where we have nothing to do but wait for it.
 
-class Work:
-    """One attempt on a worker, from hand-over to its end or abandonment."""
-
-    __slots__ = ("_args", "_claim", "_context", "_done", "_fn", "_kwargs", "_on_end", "_outcome", "_raised")
-
-    def __init__(self, context: Context, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._context = context
-        self._fn = fn
-        self._args = args
-        self._kwargs = kwargs
-        self._done = threading.Lock()
-        self._done.acquire()
-        self._claim = [True]
-        self._on_end: list[Callable[[], None]] = []
-        self._outcome: Outcome | None = None
-        self._raised: BaseException | None = None
-
-    def run(self) -> None:
-        """On the worker: run the function, keep what became of it."""
-        try:
-            self._outcome = Outcome(self._context.run(self._fn, *self._args, **self._kwargs))
-        except Exception as error:
-            self._outcome = Outcome(None, error)
-        except BaseException as error:
-            self._raised = error
-        finally:
-            del self._fn, self._args, self._kwargs, self._context
-
-    def finish(self) -> None:
-        """On the worker, last: wake the caller, or clean up behind one that is gone."""
-        if self._win():
-            signal(self._done)
-            return
-        self._outcome = self._raised = None
-        # Set before the caller took the claim, so it is complete here.
-        for act in self._on_end:
-            act()
-
-    def wait(self, seconds: float | None, clock: Clock) -> bool:
-        """On the caller: whether the function ended within `seconds`."""
-        return wait_for_lock(self._done, seconds, clock)
-
-    def abandon(self, pool: WorkerPool, on_end: Callable[[], None] | None) -> None:
-        """On the caller: leave it; `on_end` runs when the function has ended, now if it just did."""
-        self._on_end = [pool.orphan_ended] if on_end is None else [pool.orphan_ended, on_end]
-        pool.orphan_left()
-        if not self._win():
-            for act in self._on_end:
-                act()
-
-    def take(self) -> Outcome:
-        """On the caller: the outcome; what is no `Exception` is raised as it is."""
-        raised = self._raised
-        if raised is not None:
-            self._raised = None
-            try:
-                raise raised
-            finally:
-                del raised
-        # Given away, not lent: work, outcome, exception and the worker's frame would form a ring.
-        outcome, self._outcome = self._outcome, None
-        assert outcome is not None, "a finished work has its outcome"
-        return outcome
-
-    def _win(self) -> bool:
-        try:
-            self._claim.pop()
-        except IndexError:
-            return False
-        return True
+On a single core that spares most of the switches between two threads that would each
+wake up only to find the other in possession of the interpreter.
+"""
 
 
 class WorkerPool:
@@ -101,118 +49,224 @@ class WorkerPool:
     Attributes:
         name: for the error when all of them are busy.
         limit: how many there may be.
+        idle: those that nobody owns; the last to come is the first to go, so the others can end.
         orphans: functions that nobody waits for any more and that still run.
+        real: whether compiled wrappers may wait by the system's clock.
     """
+
+    __slots__ = ("__weakref__", "_lock", "idle", "limit", "name", "orphans", "real", "workers")
 
     def __init__(self, name: str, limit: int) -> None:
         self.name = name
         self.limit = limit
-        self.orphans = 0
-        self._lock = threading.Lock()
-        self._idle: list[Worker] = []
-        self._workers = 0
+        self.real = True
         _POOLS.add(self)
+        self.after_fork()
 
-    def submit(self, work: Work) -> bool:
-        """Hand work to a free or new worker; False when all are busy."""
+    def take(self) -> Worker | None:
+        """A free or new worker, None when all are busy."""
         try:
-            worker = self._idle.pop()
+            return self.idle.pop()
         except IndexError:
-            made = self._make()
-            if made is None:
-                return False
-            worker = made
-        try:
-            worker.hand(work)
-        except BaseException:
-            # No thread could be started.
-            with self._lock:
-                self._workers -= 1
-            raise
-        return True
-
-    def _make(self) -> Worker | None:
+            pass
         with self._lock:
-            if self._workers >= self.limit:
+            if self.workers >= self.limit:
                 return None
-            self._workers += 1
+            self.workers += 1
         return Worker(self)
-
-    def rejoin(self, worker: Worker) -> None:
-        """A worker is free again; the last to come is the first to go, so the others can end."""
-        self._idle.append(worker)
 
     def retire(self, worker: Worker) -> bool:
         """A worker that has been idle for long asks to end; False if it was just given work."""
         try:
-            self._idle.remove(worker)
+            self.idle.remove(worker)
         except ValueError:
             return False
-        with self._lock:
-            self._workers -= 1
+        self.lose()
         return True
 
-    def orphan_left(self) -> None:
-        """Count an abandoned function."""
+    def lose(self) -> None:
+        """A worker is no more."""
         with self._lock:
-            self.orphans += 1
+            self.workers -= 1
 
-    def orphan_ended(self) -> None:
-        """An abandoned function has ended after all."""
+    def orphan(self, change: int) -> None:
+        """Count one more abandoned function, or one less."""
         with self._lock:
-            self.orphans -= 1
+            self.orphans += change
+
+    def publish_slots(self, published: bool) -> None:
+        """Whether compiled wrappers may wait by the system's clock."""
+        self.real = published
 
     def after_fork(self) -> None:
-        """In the child: no worker exists here."""
+        """In the child, and at first: no worker exists here."""
         self._lock = threading.Lock()
-        self._idle = []
-        self._workers = self.orphans = 0
+        self.idle: list[Worker] = []
+        self.workers = self.orphans = 0
 
 
 class Worker:
-    """One thread, started with its first work."""
+    """One thread, started with its first job."""
 
-    __slots__ = ("_pool", "_started", "_wake", "_work")
+    __slots__ = ("_done", "_error", "_job", "_on_end", "_pool", "_started", "_value", "_wake")
 
     def __init__(self, pool: WorkerPool) -> None:
         self._pool = pool
-        self._wake = threading.Lock()
-        self._wake.acquire()
-        self._work: Work | None = None
+        self._wake = _locked()
+        self._done = _locked()
+        self._job: list[Any] = []
+        self._on_end: Callable[[], object] | None = None
+        self._value: Any = None
+        self._error: BaseException | None = None
         self._started = False
 
-    def hand(self, work: Work) -> None:
-        """Give it work; it is idle, or new."""
-        self._work = work
-        if self._started:
-            self._wake.release()
-        else:
-            # First: the new thread may be idle again, and be given more, before start() returns.
-            self._started = True
-            threading.Thread(target=self._loop, name=f"resilience {self._pool.name}", daemon=True).start()
+    # ------------------------------------------------------------------------------------------------ on the caller
+    def perform(
+        self,
+        task: tuple[Context, Callable[..., Any], tuple[Any, ...], dict[str, Any]],
+        seconds: float | None,
+        clock: Clock,
+        leave: Callable[[], Callable[[], object] | None],
+    ) -> tuple[Any, BaseException | None] | None:
+        """Run a function with its context and arguments; None if it has not ended within `seconds`.
 
+        A caller that goes before that, for whatever reason, is asked by `leave()` for
+        what is to be done when the function has ended.
+
+        Returns:
+            What it returned, and what it raised.
+        """
+        answer = None
+        finished = False
+        try:
+            done = self._done
+            self._job = [done, task]
+            if self._started:
+                signal(self._wake)
+                give_way()
+            else:
+                self._start()
+            finished = wait_for_lock(done, seconds, clock)
+        finally:
+            # No call comes before the worker is free again, so no signal handler that raises can lose it.
+            if finished:
+                answer = self._value, self._error
+                self._value = self._error = None
+                self._pool.idle.append(self)
+            else:
+                self._abandon(leave())
+        return answer
+
+    def _start(self) -> None:
+        # First: the new thread may be idle again, and be given more, before start() returns.
+        self._started = True
+        try:
+            threading.Thread(target=self._loop, name=f"resilience {self._pool.name}", daemon=True).start()
+        except Exception:
+            # There is no thread. Whoever takes this worker next tries again.
+            self._started = False
+            raise
+
+    def _abandon(self, on_end: Callable[[], object] | None) -> None:
+        job = self._job
+        # Both before the lock is taken out: after that the worker may be somebody else's.
+        self._on_end = on_end
+        self._done = _locked()
+        self._pool.orphan(1)
+        begun = _take(job, 1) is None
+        left = _take(job, 0) is not None
+        if not (begun and left):
+            # It will never begin, or has just ended.
+            self._ended()
+
+    # ------------------------------------------------------------------------------------------------ on the worker
     def _loop(self) -> None:
         while True:
-            work, self._work = self._work, None
-            assert work is not None, "a worker is woken with work"
-            work.run()
-            # Free first, then done: a caller that goes on at once finds a free worker.
-            self._pool.rejoin(self)
-            work.finish()
-            del work
-            while not self._wake.acquire(timeout=IDLE_SECONDS):
+            job = self._job
+            task = _take(job, 1)
+            # None: woken for a job whose caller has gone again.
+            if task is not None:
+                self._run(*task)
+                del task
+                done = _take(job, 0)
+                if done is None:
+                    self._ended()
+                else:
+                    signal(done)
+                    give_way()
+            while not self._wake.acquire(True, IDLE_SECONDS):
                 if self._pool.retire(self):
                     return
 
+    def _run(self, context: Context, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        try:
+            self._value = context.run(fn, *args, **kwargs)
+        except BaseException as error:
+            self._error = error
 
+    # ------------------------------------------------------------------------------------------------ on either
+    def _ended(self) -> None:
+        """Clean up behind a caller that has gone."""
+        on_end, self._on_end = self._on_end, None
+        self._value = self._error = None
+        self._pool.orphan(-1)
+        self._pool.idle.append(self)
+        if on_end is not None:
+            on_end()
+
+
+def _take(job: list[Any], place: int) -> Any:
+    """Take a thing out of a job; None if the other side was first."""
+    try:
+        return job.pop(place)
+    except IndexError:
+        return None
+
+
+def _locked() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
+
+
+# ---------------------------------------------------------------------------------------------- the straight path
+EXPIRED = object()
+"""What a function on a worker never returns: its deadline has run out."""
+
+
+def run_on(
+    worker: Worker, deadline: Deadline, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """What the function returns or raises on a worker; `EXPIRED` if the deadline, or one around it, comes first."""
+    seconds: float | None = deadline.seconds
+    if deadline.outer is not None:
+        seconds = deadlines.remaining(deadline, SYSTEM_CLOCK.monotonic())
+    answer = worker.perform((copy_context(), fn, args, kwargs), seconds, SYSTEM_CLOCK, _nothing)
+    if answer is None:
+        return EXPIRED
+    value, error = answer
+    if error is None:
+        return value
+    del answer
+    try:
+        raise_unchanged(error)
+    finally:
+        del error
+
+
+def _nothing() -> None:
+    return None
+
+
+# ---------------------------------------------------------------------------------------------- waiting
 def wait_for_lock(lock: threading.Lock, seconds: float | None, clock: Clock) -> bool:
     """Acquire within `seconds` of the clock's time; None waits without end."""
     if seconds is None:
         return lock.acquire()
     if seconds <= 0:
-        return lock.acquire(blocking=False)
+        return lock.acquire(False)
     if is_real(clock):
-        return lock.acquire(timeout=min(seconds, threading.TIMEOUT_MAX))
+        return lock.acquire(True, min(seconds, threading.TIMEOUT_MAX))
     # A test clock: the lock is released to wake us, and a flag tells who did it.
     expired: list[bool] = []
 
@@ -221,8 +275,10 @@ def wait_for_lock(lock: threading.Lock, seconds: float | None, clock: Clock) -> 
         signal(lock)
 
     handle = clock.call_at(None, clock.monotonic() + seconds, expire)
-    lock.acquire()
-    handle.cancel()
+    try:
+        lock.acquire()
+    finally:
+        handle.cancel()
     return not expired
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from resilience._context import DEADLINE
 from resilience._core import deadline as deadlines
 from resilience._core.outcome import Outcome
 from resilience._engine.awaitables import AWAITABLE
-from resilience._engine.workers import Work, WorkerPool, signal, wait_for_lock
+from resilience._engine.workers import WorkerPool, signal, wait_for_lock
 from resilience.errors import BulkheadFullError, TimeoutExceeded
 
 if TYPE_CHECKING:
@@ -78,11 +79,15 @@ class SyncWorld:
 
 
 class WorkerWorld(SyncWorld):
-    """Runs each attempt on a worker thread, and gives up waiting for it at the deadline."""
+    """Runs each attempt on a worker thread, and gives up waiting for it at the deadline.
+
+    Attributes:
+        pool: the workers.
+    """
 
     def __init__(self, site: Site, pool: WorkerPool) -> None:
         super().__init__(site)
-        self._pool = pool
+        self.pool = pool
 
     async def attempt(self, call: Call) -> Outcome:
         clock = self._site.services.clock
@@ -94,30 +99,35 @@ class WorkerWorld(SyncWorld):
             call.slot = call.bulkhead.take()
             if call.slot is None:
                 return Outcome.refusal(BulkheadFullError(call.bulkhead.name), self)
-        work = Work(copy_context(), self._site.fn, call.args, call.kwargs)
-        if not self._pool.submit(work):
-            return Outcome.refusal(BulkheadFullError(self._pool.name), self)
-        finished = False
-        try:
-            finished = work.wait(None if deadline is None else deadline.expires - clock.monotonic(), clock)
-        finally:
-            if not finished:
-                self._abandon(call, work)
-        if finished:
-            outcome = work.take()
-            outcome.pending = outcome.error is None and AWAITABLE[type(outcome.value)]
-            return outcome
-        assert deadline is not None, "without a deadline a worker is waited for"
-        return exceeded(deadline)
+        worker = self.pool.take()
+        if worker is None:
+            return Outcome.refusal(BulkheadFullError(self.pool.name), self)
+        task = copy_context(), self._site.fn, call.args, call.kwargs
+        seconds = None if deadline is None else deadline.expires - clock.monotonic()
+        answer = worker.perform(task, seconds, clock, partial(_leave_slot, call))
+        if answer is None:
+            assert deadline is not None, "without a deadline a worker is waited for"
+            return exceeded(deadline)
+        value, error = answer
+        # Or it would be in a ring with the frames of an exception that is raised from here on.
+        del answer
+        if error is not None and not isinstance(error, Exception):
+            try:
+                raise error
+            finally:
+                del error
+        outcome = Outcome(value, error)
+        outcome.pending = error is None and AWAITABLE[type(value)]
+        return outcome
 
-    def _abandon(self, call: Call, work: Work) -> None:
-        """Leave an attempt to itself; the call's slot stays with it until it ends."""
-        bulkhead, slot = call.bulkhead, call.slot
-        if bulkhead is None or slot is None:
-            work.abandon(self._pool, None)
-        else:
-            call.slot = None
-            work.abandon(self._pool, lambda: bulkhead.give(slot))
+
+def _leave_slot(call: Call) -> Callable[[], None] | None:
+    """The slot of an attempt that is left to itself stays with it: what gives it back when the attempt has ended."""
+    bulkhead, slot = call.bulkhead, call.slot
+    if bulkhead is None or slot is None:
+        return None
+    call.slot = None
+    return partial(bulkhead.give, slot)
 
 
 def arguments(site: Site, call: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -22,8 +22,9 @@ from resilience import (
     timeout,
 )
 from resilience._clock import SYSTEM_CLOCK
+from resilience._core.deadline import fixed_deadline
 from resilience._engine import workers
-from resilience._engine.workers import Work, WorkerPool, signal, wait_for_lock
+from resilience._engine.workers import EXPIRED, WorkerPool, run_on, signal, wait_for_lock
 from resilience._registry import current_registry
 from resilience.testing import ManualClock, use_clock
 
@@ -43,8 +44,20 @@ def until(condition, seconds=5.0):
         threading.Event().wait(0.0005)
 
 
-def work(fn=lambda: "done", *args, **kwargs):
-    return Work(copy_context(), fn, args, kwargs)
+class Left:
+    """What a caller leaves behind when it goes."""
+
+    def __init__(self):
+        self.asked = 0
+        self.ended = threading.Event()
+
+    def __call__(self):
+        self.asked += 1
+        return self.ended.set
+
+
+def perform(worker, fn=lambda: "done", *args, seconds=None, clock=SYSTEM_CLOCK, leave=Left, **kwargs):
+    return worker.perform((copy_context(), fn, args, kwargs), seconds, clock, leave() if leave is Left else leave)
 
 
 @pytest.fixture
@@ -71,65 +84,57 @@ def gate():
     gate.opened.set()
 
 
-# ---------------------------------------------------------------------------------------------- work
+# ---------------------------------------------------------------------------------------------- a job
 def test_a_value(pool):
     """What the function returned."""
-    made = work(lambda a, b: a + b, 1, b=2)
-    pool.submit(made)
-
-    assert made.wait(None, SYSTEM_CLOCK) is True
-    assert 3 == made.take().value
+    assert (3, None) == perform(pool.take(), lambda a, b: a + b, 1, b=2)
 
 
 def test_an_exception(pool):
-    """What it raised is an outcome."""
+    """What it raised is handed over, not raised."""
     error = LookupError("x")
 
     def fail():
         raise error
 
-    made = work(fail)
-    pool.submit(made)
-    made.wait(None, SYSTEM_CLOCK)
+    value, raised = perform(pool.take(), fail)
 
-    assert error is made.take().error
+    assert (None, True) == (value, raised is error)
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit])
 def test_what_is_no_exception(pool, kind):
-    """It is raised at the caller, and the worker lives on."""
+    """It is handed over as well, and the worker lives on."""
 
     def stop():
         raise kind("stop")
 
-    made = work(stop)
-    pool.submit(made)
-    made.wait(None, SYSTEM_CLOCK)
-    with pytest.raises(kind, match="stop"):
-        made.take()
-
-    after = work()
-    pool.submit(after)
-    assert after.wait(None, SYSTEM_CLOCK) is True
+    worker = pool.take()
+    assert kind is type(perform(worker, stop)[1])
+    assert ("done", None) == perform(pool.take())
 
 
-def test_a_work_that_was_taken_keeps_nothing(pool):
-    """Its outcome is the caller's alone, or an exception would hang in a ring with the frame it crossed."""
+def test_a_worker_keeps_nothing(pool):
+    """The answer is the caller's alone, or an exception would hang in a ring with the frames it crossed."""
 
     class Weak(Exception):
         pass
 
-    def fail():
+    class Argument:
+        pass
+
+    def fail(argument):
         raise Weak
 
-    made = work(fail)
-    pool.submit(made)
-    made.wait(None, SYSTEM_CLOCK)
-    reference = weakref.ref(made.take().error)
-    until(lambda: pool._idle)
+    argument = Argument()
+    references = [weakref.ref(argument)]
+    answer = perform(pool.take(), fail, argument)
+    references.append(weakref.ref(answer[1]))
+    del argument
     gc.disable()
     try:
-        assert reference() is None
+        del answer
+        assert [None, None] == [reference() for reference in references]
     finally:
         gc.enable()
 
@@ -144,9 +149,7 @@ def test_the_context_is_a_copy(pool):
         seen.append(variable.get())
         variable.set("worker's")
 
-    made = work(change)
-    pool.submit(made)
-    made.wait(None, SYSTEM_CLOCK)
+    perform(pool.take(), change)
 
     assert (["caller's"], "caller's") == (seen, variable.get())
 
@@ -154,28 +157,17 @@ def test_the_context_is_a_copy(pool):
 # ---------------------------------------------------------------------------------------------- the pool
 def test_an_idle_worker_is_used_again(pool):
     """One after the other needs one thread."""
-    threads = set()
-    for _ in range(5):
-        made = work(threading.get_ident)
-        pool.submit(made)
-        made.wait(None, SYSTEM_CLOCK)
-        threads.add(made.take().value)
-        until(lambda: pool._idle)
-
-    assert 1 == len(threads)
+    assert 1 == len({perform(pool.take(), threading.get_ident)[0] for _ in range(5)})
 
 
-def test_all_workers_are_busy(pool, gate):
-    """Beyond the limit nothing is taken."""
-    assert [True, True, False] == [pool.submit(work(gate)) for _ in range(3)]
+def test_all_workers_are_busy(pool):
+    """Beyond the limit there is none."""
+    assert [True, True, False] == [pool.take() is not None for _ in range(3)]
 
 
 def test_a_worker_is_a_daemon_with_the_sites_name(pool):
     """It keeps no process alive, and a thread dump says whose it is."""
-    made = work(threading.current_thread)
-    pool.submit(made)
-    made.wait(None, SYSTEM_CLOCK)
-    thread = made.take().value
+    thread, _ = perform(pool.take(), threading.current_thread)
 
     assert (True, "resilience site") == (thread.daemon, thread.name)
 
@@ -183,58 +175,49 @@ def test_a_worker_is_a_daemon_with_the_sites_name(pool):
 def test_an_idle_worker_ends(pool, monkeypatch):
     """After a while without work its thread goes, and makes room for another."""
     monkeypatch.setattr(workers, "IDLE_SECONDS", 0.001)
-    made = work(threading.current_thread)
-    pool.submit(made)
-    made.wait(None, SYSTEM_CLOCK)
-    thread = made.take().value
+    thread, _ = perform(pool.take(), threading.current_thread)
     thread.join(5)
 
-    assert (False, 0, []) == (thread.is_alive(), pool._workers, pool._idle)
+    assert (False, 0, []) == (thread.is_alive(), pool.workers, pool.idle)
 
 
 def test_a_worker_that_is_given_work_just_as_it_would_end(pool):
     """It asks first, and stays."""
-    made = work()
-    pool.submit(made)
-    made.wait(None, SYSTEM_CLOCK)
-    until(lambda: pool._idle)
-    worker = pool._idle.pop()
+    worker = pool.take()
+    perform(worker)
 
-    assert pool.retire(worker) is False
-    pool.rejoin(worker)
-    assert pool.retire(worker) is True
-    pool._workers += 1
-    pool.rejoin(worker)
+    assert pool.take() is worker
+    assert (False, 1) == (pool.retire(worker), pool.workers)
 
 
 def test_a_worker_that_was_refused_its_end_goes_on(pool, monkeypatch):
     """It waits for the work that it was promised."""
     monkeypatch.setattr(workers, "IDLE_SECONDS", 0.001)
-    asked = []
+    worker = pool.take()
+    ident, _ = perform(worker, threading.get_ident)
+    try:
+        taken = pool.idle.pop()
+    except IndexError:
+        pytest.skip("it ended before it could be taken")
+    threading.Event().wait(0.01)
 
-    def refuse(worker):
-        asked.append(worker)
-        return len(asked) > 2 and WorkerPool.retire(pool, worker)
-
-    monkeypatch.setattr(pool, "retire", refuse)
-    pool.submit(work())
-    until(lambda: len(asked) > 2)
-
-    assert 0 == pool._workers or until(lambda: pool._workers == 0) is None
+    assert (ident, None) == perform(taken, threading.get_ident)
 
 
 def test_a_thread_that_can_not_be_started(pool, monkeypatch):
-    """The error is the caller's, and the place is free again."""
+    """The error is the caller's; the worker is free, and the next caller tries again."""
 
     def start(thread):
         raise RuntimeError("can't start new thread")
 
+    left = Left()
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", start)
         with pytest.raises(RuntimeError, match="can't start new thread"):
-            pool.submit(work())
+            perform(pool.take(), leave=left)
 
-    assert 0 == pool._workers
+    assert (True, 0) == (left.ended.is_set(), pool.orphans)
+    assert (1, ("done", None)) == (pool.workers, perform(pool.take()))
 
 
 def test_a_signal_to_an_idle_worker(pool):
@@ -299,39 +282,185 @@ def test_being_signalled_under_a_test_clock():
     assert ([True], 0) == (found, clock.pending)
 
 
-# ---------------------------------------------------------------------------------------------- orphans
-def test_an_abandoned_function_is_an_orphan_until_it_ends(pool, gate):
-    """It is counted, and what is to follow its end follows."""
-    made, ended = work(gate), threading.Event()
-    pool.submit(made)
-    made.abandon(pool, ended.set)
+def test_being_interrupted_under_a_test_clock(monkeypatch):
+    """Nothing stays pending that would wake somebody else later."""
 
-    assert (1, False) == (pool.orphans, ended.is_set())
+    class Interrupting:
+        """A lock whose waiter is interrupted."""
+
+        def acquire(self, *how):
+            raise KeyboardInterrupt
+
+    clock = ManualClock()
+    with pytest.raises(KeyboardInterrupt):
+        wait_for_lock(Interrupting(), 5, clock)
+
+    assert 0 == clock.pending
+
+
+# ---------------------------------------------------------------------------------------------- orphans
+@pytest.fixture
+def give_up(pool, gate, monkeypatch):
+    """Have a worker run the gate, and go as soon as it has begun."""
+
+    def give_up(leave, fn=gate):
+        def until_it_runs(lock, seconds, clock):
+            assert gate.entered.acquire(timeout=5)
+            return False
+
+        worker = pool.take()
+        with monkeypatch.context() as patch:
+            patch.setattr(workers, "wait_for_lock", until_it_runs)
+            assert None is perform(worker, fn, leave=leave)
+        return worker
+
+    return give_up
+
+
+def test_an_abandoned_function_is_an_orphan_until_it_ends(pool, gate, give_up):
+    """It is counted, and what is to follow its end follows; then the worker is free again."""
+    left = Left()
+    worker = give_up(left)
+
+    assert (1, 1, False, []) == (pool.orphans, left.asked, left.ended.is_set(), pool.idle)
     gate.opened.set()
-    assert ended.wait(5)
+    assert left.ended.wait(5)
+    assert (0, [worker]) == (pool.orphans, pool.idle)
+    assert ("done", None) == perform(pool.take())
+
+
+def test_an_orphan_that_nothing_follows(pool, gate, give_up):
+    """A caller may have nothing to clean up."""
+    give_up(lambda: None)
+    gate.opened.set()
+    until(lambda: pool.idle)
+
     assert 0 == pool.orphans
 
 
-def test_a_function_that_has_just_ended_when_it_is_abandoned(pool):
-    """Its end is made good at once."""
-    made, ended = work(), []
-    pool.submit(made)
-    made.wait(None, SYSTEM_CLOCK)
-    made.abandon(pool, lambda: ended.append(True))
+def test_a_function_that_ends_just_as_it_is_abandoned(pool, monkeypatch):
+    """Its end is made good by the caller, and the worker's late signal reaches nobody."""
+    ended, left, worker = threading.Event(), Left(), pool.take()
 
-    assert (0, [True]) == (pool.orphans, ended)
+    def too_late(lock, seconds, clock):
+        assert lock.acquire(True, 5)
+        signal(lock)  # as if it were on its way
+        return False
+
+    with monkeypatch.context() as patch:
+        patch.setattr(workers, "wait_for_lock", too_late)
+        assert None is perform(worker, ended.set, leave=left)
+
+    assert (True, True, 0, [worker]) == (ended.is_set(), left.ended.is_set(), pool.orphans, pool.idle)
+    # It must wait for its own function, not find the lock of the last one.
+    assert (7, None) == perform(pool.take(), lambda: threading.Event().wait(0.005) or 7)
 
 
-def test_what_an_orphan_returns_is_forgotten(pool, gate):
+def test_a_function_that_has_not_begun_when_it_is_abandoned(pool, monkeypatch):
+    """It never does, and the worker is free at once."""
+    worker, left, ran = pool.take(), Left(), []
+    perform(worker)
+    with monkeypatch.context() as patch:
+        patch.setattr(workers, "signal", lambda lock: True)  # the wake-up does not arrive in time
+        assert None is perform(pool.take(), lambda: ran.append("!"), seconds=0.001, leave=left)
+
+    assert (True, 0, [worker]) == (left.ended.is_set(), pool.orphans, pool.idle)
+    signal(worker._wake)
+    until(lambda: worker._wake.locked())
+    assert (("done", None), []) == (perform(pool.take()), ran)
+
+
+@pytest.mark.parametrize("where", ["begin", "wake", "wait"])
+def test_a_caller_that_is_interrupted(pool, monkeypatch, where):
+    """Wherever a signal handler raises, the worker is free or an orphan's, never lost."""
+
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    left = Left()
+    worker = pool.take()
+    perform(worker)
+    with monkeypatch.context() as patch:
+        if where == "begin":
+            del worker._done
+        elif where == "wake":
+            patch.setattr(workers, "signal", interrupt)
+        else:
+            patch.setattr(workers, "wait_for_lock", interrupt)
+        with pytest.raises((KeyboardInterrupt, AttributeError)):
+            perform(pool.take(), leave=left)
+    assert left.ended.wait(5)
+    until(lambda: pool.idle)
+
+    assert (0, [worker]) == (pool.orphans, pool.idle)
+    assert ("done", None) == perform(pool.take())
+
+
+def test_what_an_orphan_returns_is_forgotten(pool, gate, give_up):
     """Nobody will ask for it."""
-    made, ended = work(gate), threading.Event()
-    pool.submit(made)
-    made.abandon(pool, ended.set)
-    gate.opened.set()
-    ended.wait(5)
 
-    with pytest.raises(AssertionError, match="a finished work has its outcome"):
-        made.take()
+    class Answer:
+        pass
+
+    references = []
+
+    def late():
+        answer = gate(Answer())
+        references.append(weakref.ref(answer))
+        return answer
+
+    left = Left()
+    give_up(left, late)
+    gate.opened.set()
+    assert left.ended.wait(5)
+    until(lambda: references[0]() is None)
+
+
+# ---------------------------------------------------------------------------------------------- on the straight path
+def budget(seconds=5.0, outer=None):
+    made = fixed_deadline(seconds, True)()
+    made.started, made.left, made.outer = time.monotonic(), False, outer
+    return made
+
+
+def test_running_on_a_worker(pool):
+    """The value, or the very exception."""
+    error = LookupError("x")
+
+    def fail():
+        raise error
+
+    assert "done" == run_on(pool.take(), budget(), lambda: "done", (), {})
+    with pytest.raises(LookupError) as caught:
+        run_on(pool.take(), budget(), fail, (), {})
+    assert caught.value is error
+
+
+def test_an_exception_of_a_worker_is_in_no_ring(pool):
+    """It dies with the last name for it."""
+
+    class Weak(Exception):
+        pass
+
+    def fail():
+        raise Weak
+
+    gc.disable()
+    try:
+        try:
+            run_on(pool.take(), budget(), fail, (), {})
+        except Weak as error:
+            reference = weakref.ref(error)
+        assert reference() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("own", [5.0, 0.001])
+def test_the_nearest_deadline_ends_the_waiting(pool, gate, own):
+    """That of the call, or one around it."""
+    outer = budget(0.001 if own == 5.0 else 5.0)
+    assert EXPIRED is run_on(pool.take(), budget(own, outer), gate, (), {})
 
 
 # ---------------------------------------------------------------------------------------------- as a policy
@@ -482,15 +611,13 @@ def test_a_deadline_that_is_past_starts_nothing():
 
 
 # ---------------------------------------------------------------------------------------------- forks
-def test_a_pool_starts_afresh(pool, gate):
+def test_a_pool_starts_afresh(pool, give_up):
     """Neither workers nor orphans of the parent exist in a child."""
-    made = work(gate)
-    pool.submit(made)
-    made.abandon(pool, None)
+    give_up(Left())
+    pool.idle.append(pool.take())
     workers.after_fork()
 
-    assert (0, 0, []) == (pool._workers, pool.orphans, pool._idle)
-    gate.opened.set()
+    assert (0, 0, []) == (pool.workers, pool.orphans, pool.idle)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
