@@ -22,7 +22,10 @@ def choose_shape(parts: Parts, is_async: bool) -> Shape | None:
         breaker.unless is not None or breaker.classify_result is not None or breaker.account == "call"
     ):
         return None
-    if timeout is not None and (not is_async or timeout.per_attempt is not None or timeout.pass_as is not None):
+    if timeout is not None and (timeout.per_attempt is not None or timeout.pass_as is not None):
+        return None
+    if timeout is not None and not is_async and parts.bulkhead is not None:
+        # A function that is left behind keeps its slot, which takes a call that can say so.
         return None
     if parts.site.uninterruptible:
         return None
@@ -44,6 +47,7 @@ def make_closure(parts: Parts, runner: Runner, is_async: bool) -> dict[str, Any]
     closure: dict[str, Any] = {
         "adopt": runner.adopt,
         "fn": parts.site.fn,
+        "gave_up": runner.gave_up,
         "interrupted": runner.interrupted,
         "now": None if parts.retry is None else parts.retry.now,
         "recover": runner.recover,
@@ -52,12 +56,15 @@ def make_closure(parts: Parts, runner: Runner, is_async: bool) -> dict[str, Any]
         "timed_out": runner.timed_out,
     }
     timeout = parts.given.timeout
-    if is_async and timeout is not None and timeout.budget is not None:
-        from resilience._engine.timers import Buckets
-
-        closure["buckets"] = buckets = Buckets()
-        parts.home.watch_clock(buckets)
+    if timeout is not None and timeout.budget is not None:
         closure["new_deadline"] = fixed_deadline(timeout.budget, timeout.counts)
+        if is_async:
+            from resilience._engine.timers import Buckets
+
+            closure["buckets"] = buckets = Buckets()
+            parts.home.watch_clock(buckets)
+        else:
+            closure["pool"] = parts.world.pool
     if parts.pending:
         closure |= {"circuit": NOT_YET, "door": _nothing, "queue": (None,)}
     return closure | shared_closure(parts, runner)

@@ -152,6 +152,7 @@ class Parts:
             return world_sync.SyncWorld(self.site)
         cap = self.given.bulkhead.max_in_flight if self.given.bulkhead is not None else None
         pool = WorkerPool(self.site.label, limit or cap or DEFAULT_WORKERS)
+        self.home.watch_clock(pool)
         return world_sync.WorkerWorld(self.site, pool)
 
     def _find_pending(self) -> list[Callable[[], object]]:

@@ -6,12 +6,15 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from resilience._context import DEADLINE
+from resilience._core.deadline import nearest
 from resilience._core.events import TimedOut
 from resilience._core.order import Layer
 from resilience._core.outcome import Outcome, raise_unchanged
+from resilience._core.permit import Permit
 from resilience._engine.adopted import Adopted
 from resilience._engine.plan import in_order, link
-from resilience._engine.world_sync import run
+from resilience._engine.world_sync import exceeded, run
 from resilience._policies.verdicts import interrupted_verdict
 from resilience._site import Call
 from resilience.errors import TimeoutExceeded
@@ -40,10 +43,10 @@ class Runner:
         self._plan = link(layers)
         self._again = link(layers, inside=Layer.RETRY)
         self.run: Callable[..., Any] = self._run_async if is_async else self._run_sync
+        self._retry = parts.retry
         if parts.retry is None:
             self.recover: Callable[..., Any] = self._raise_async if is_async else self._raise_sync
         else:
-            self._retry = parts.retry
             self.recover = self._recover_async if is_async else self._recover_sync
 
     # ------------------------------------------------------------------------------------------------ from the beginning
@@ -135,9 +138,25 @@ class Runner:
         call = Call(self._site, self._world, args, kwargs)
         outcome = self._first_answer(call, episode, failed, fault)
         del failed
-        outcome = run(self._retry.go_on(call, outcome, self._again, began))
-        if outcome.pending:
-            return self.adopt(outcome.value, args, kwargs, call.attempt - 1)
+        return self._go_on_sync(call, outcome, began)
+
+    def gave_up(self, episode: int, deadline: Deadline, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Answer for an attempt that was left to its worker, because `deadline` or one around it has run out."""
+        call = Call(self._site, self._world, args, kwargs)
+        first = nearest(deadline)
+        assert first is not None, "the wrapper's own deadline is in force"
+        outcome = exceeded(first)
+        if self._parts.breaker is not None:
+            self._parts.breaker.settle(call, Permit(episode), outcome, deadline.started)
+        return self._go_on_sync(call, outcome, deadline.started)
+
+    def _go_on_sync(self, call: Call, outcome: Outcome, began: float) -> Any:
+        if self._retry is not None:
+            outcome = run(self._retry.go_on(call, outcome, self._again, began))
+            if outcome.pending:
+                return self.adopt(outcome.value, call.args, call.kwargs, call.attempt - 1)
+        if self._parts.timeout is not None:
+            self._parts.timeout.told(outcome, DEADLINE.get())
         return outcome.unwrap()
 
     async def _recover_async(
@@ -149,6 +168,7 @@ class Runner:
         kwargs: dict[str, Any],
         began: float,
     ) -> Any:
+        assert self._retry is not None, "without a retry the exception is raised"
         call = Call(self._site, self._world, args, kwargs)
         outcome = self._first_answer(call, episode, failed, fault)
         del failed

@@ -23,6 +23,7 @@ from resilience._context import DEADLINE
 from resilience._core.deadline import is_past
 from resilience._engine.awaitables import AWAITABLE
 from resilience._engine.signature import GENERIC, PREFIX, Signature, signature_of
+from resilience._engine.workers import EXPIRED, run_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +45,11 @@ class Shape(NamedTuple):
     fail_fast: bool = False
     """An open circuit raises at this call site; otherwise the plan decides."""
 
+    @property
+    def on_worker(self) -> bool:
+        """A plain function is given up on by leaving it to a worker."""
+        return self.budget and not self.is_async
+
 
 # ---------------------------------------------------------------------------------------------- the source
 def source_of(shape: Shape, sig: Signature) -> str:
@@ -51,6 +57,7 @@ def source_of(shape: Shape, sig: Signature) -> str:
 
     In the templates `@` stands for our prefix, so that no name of ours meets a parameter's.
     """
+    assert not (shape.on_worker and shape.bulkhead), "a function that is left behind would have to keep its slot"
     lines = _Lines()
     define, wait = ("async def", "await ") if shape.is_async else ("def", "")
     slow = f"return {wait}@cold.slow({sig.passed})"
@@ -88,11 +95,14 @@ def _door(lines: _Lines, shape: Shape, slow: str) -> None:
 
 def _enter(lines: _Lines, shape: Shape, slow: str) -> None:
     """Slot and timer; whatever is not at hand is the plan's business."""
-    if shape.budget:
+    if shape.on_worker:
+        lines.add("if not @pool.real: " + slow)
+    elif shape.budget:
         lines.add("@bucket = @buckets.last()")
         lines.add("if @bucket is None or @bucket.loop._thread_id != @get_ident(): @bucket = @buckets.here()")
         lines.add("@task = None if @bucket is None else @task_of(@bucket.loop)")
         lines.add("if @task is None or @task in @bucket.entries: " + slow)
+    if shape.budget:
         lines.add("@started = @time.monotonic()")
         lines.add("@outer = @outer_deadline()")
         lines.add("if @outer is not None and @past(@outer, @started): " + slow)
@@ -103,13 +113,18 @@ def _enter(lines: _Lines, shape: Shape, slow: str) -> None:
         lines.add("try: @slot = @take()")
         lines.add("except @IndexError: @slot = None")
         lines.add("if @slot is None: " + slow)
+    if shape.on_worker:
+        lines.add("try: @worker = @pool.idle.pop()")
+        lines.add("except @IndexError: @worker = None")
+        lines.add("if @worker is None: " + slow)
     if shape.budget:
         lines.add("@deadline = @new_deadline()")
         lines.add("@deadline.started = @started")
         lines.add("@deadline.left = False")
         lines.add("if @outer is not None: @deadline.outer = @outer")
-        lines.add("if @task.cancelling(): @deadline.noted = @task.cancelling()")
         lines.add("@set_deadline(@deadline)")
+    if shape.budget and shape.is_async:
+        lines.add("if @task.cancelling(): @deadline.noted = @task.cancelling()")
         lines.add("@bucket.entries[@task] = @deadline")
         lines.add("if not @bucket.armed: @bucket.arm(@deadline)")
     elif shape.is_async and shape.breaker:
@@ -123,7 +138,10 @@ def _body(lines: _Lines, shape: Shape, sig: Signature, wait: str) -> None:
         began = "@began"
         lines.add("@began = @cold.now()")
     lines.add("try:")
-    lines.add(f"    @result = {wait}@fn({sig.passed})")
+    if shape.on_worker:
+        lines.add(f"    @result = @run_on(@worker, @deadline, @fn, {sig.positional}, {sig.keywords})")
+    else:
+        lines.add(f"    @result = {wait}@fn({sig.passed})")
     lines.add("except @Exception as @error:")
     # Settled in place where nothing outside has to be known: a bare raise adds no frame.
     lines.add("    @fault = @cold.settled(@episode, @error)")
@@ -136,6 +154,9 @@ def _body(lines: _Lines, shape: Shape, sig: Signature, wait: str) -> None:
         lines.add("    raise")
     lines.add("else:")
     lines.deeper()
+    if shape.on_worker:
+        lines.add("if @result is @expired:")
+        lines.add(f"    return @cold.gave_up(@episode, @deadline, {sig.positional}, {sig.keywords})")
     if not shape.is_async:
         lines.add("if @type(@result) not in @plain and @awaitable[@type(@result)]:")
         lines.add(f"    return @cold.adopt(@result, {sig.positional}, {sig.keywords})")
@@ -153,7 +174,7 @@ def _body(lines: _Lines, shape: Shape, sig: Signature, wait: str) -> None:
 
 def _leave(lines: _Lines, shape: Shape) -> None:
     """The way out of slot and timer."""
-    if shape.budget:
+    if shape.budget and shape.is_async:
         lines.add("except @CancelledError as @error:")
         lines.add("    @fired = @bucket.entries.pop(@task, None) is None and @is_ours(@deadline, @task)")
         lines.add("    @task = None")
@@ -163,6 +184,7 @@ def _leave(lines: _Lines, shape: Shape) -> None:
     if shape.budget:
         lines.add("    @set_deadline(@outer)")
         lines.add("    @deadline.left = True")
+    if shape.budget and shape.is_async:
         # Gone from the table: it fired, and its cancel is to be taken back on this way out too.
         lines.add("    if @task is not None and @bucket.entries.pop(@task, None) is None: @is_ours(@deadline, @task)")
     if shape.bulkhead:
@@ -170,12 +192,13 @@ def _leave(lines: _Lines, shape: Shape) -> None:
         lines.add("    if @queue: @cold.hand_over()")
 
 
-HOT = ("buckets", "circuit", "counter", "fn", "give", "new_deadline", "queue", "take")
+HOT = ("buckets", "circuit", "counter", "fn", "give", "new_deadline", "pool", "queue", "take")
 """What a wrapper's closure may hold: each cell costs every call a little, so it is only what a healthy call needs."""
 
 COLD = (
     "adopt",
     "door",
+    "gave_up",
     "hand_over",
     "interrupted",
     "now",
@@ -205,11 +228,13 @@ def _shared(shape: Shape) -> dict[str, Any]:
         "Exception": Exception,
         "IndexError": IndexError,
         "awaitable": AWAITABLE,
+        "expired": EXPIRED,
         "get_ident": get_ident,
         "next": next,
         "outer_deadline": DEADLINE.get,
         "past": is_past,
         "plain": AWAITABLE.plain,
+        "run_on": run_on,
         "set_deadline": DEADLINE.set,
         "time": time,
         "type": type,

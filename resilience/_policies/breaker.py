@@ -122,7 +122,7 @@ class BreakerLayers:
         if outcome.error is None and self._site.judge_result is None:
             breaker.succeed(episode)
         else:
-            self._settle(call, Permit(episode), outcome, started)
+            self.settle(call, Permit(episode), outcome, started)
         return outcome
 
     async def _permitted(self, call: Call, inner: Inner) -> Outcome:
@@ -149,10 +149,11 @@ class BreakerLayers:
         if outcome.pending:
             breaker.settle(permit, Verdict.NEUTRAL)
         else:
-            self._settle(call, permit, outcome, started)
+            self.settle(call, permit, outcome, started)
         return outcome
 
-    def _settle(self, call: Call, permit: Permit, outcome: Outcome, started: float | None) -> None:
+    def settle(self, call: Call, permit: Permit, outcome: Outcome, started: float | None) -> None:
+        """Report an attempt; `started` is when it began, None where no deadline watches it."""
         fault = call.site.judge(call, outcome)
         if permit.exempt:
             # Not even a mark on the exception: whoever holds the real permit is to count it.
@@ -212,7 +213,7 @@ class BreakerLayers:
         if call.permit is not None and outcome.pending:
             self.breaker.settle(call.permit, Verdict.NEUTRAL)
         elif call.permit is not None:
-            self._settle(call, call.permit, outcome, started)
+            self.settle(call, call.permit, outcome, started)
         return outcome
 
     # ------------------------------------------------------------------------------------------------ small things

@@ -40,7 +40,7 @@ class TimeoutLayers:
         assert call.entered is not None, "a site with a budget is timed"
         deadline = Deadline(self._budget, call.entered, DEADLINE.get())
         deadline.counts = self._counts
-        return self._told(await call.world.bounded(deadline, call, inner), deadline)
+        return self.told(await call.world.bounded(deadline, call, inner), deadline)
 
     async def around_attempt(self, call: Call, inner: Inner) -> Outcome:
         """One attempt ends by its own limit, which begins now."""
@@ -48,10 +48,11 @@ class TimeoutLayers:
         now = self._site.services.now()
         deadline = AttemptDeadline(self._per_attempt, now, DEADLINE.get())
         deadline.counts = self._counts
-        return self._told(await call.world.bounded(deadline, call, inner), deadline)
+        return self.told(await call.world.bounded(deadline, call, inner), deadline)
 
-    def _told(self, outcome: Outcome, deadline: Deadline) -> Outcome:
-        hub = self._site.services.hub
-        if outcome.expired is deadline and hub.wants(TimedOut):
-            hub.publish(TimedOut(name=self._site.label, scope=deadline.scope, seconds=deadline.seconds))
+    def told(self, outcome: Outcome, deadline: Deadline | None) -> Outcome:
+        """The outcome, told to listeners if it is the expiry of `deadline`."""
+        expired, hub = outcome.expired, self._site.services.hub
+        if expired is not None and expired is deadline and hub.wants(TimedOut):
+            hub.publish(TimedOut(name=self._site.label, scope=expired.scope, seconds=expired.seconds))
         return outcome

@@ -1361,6 +1361,17 @@ def test_the_straight_path_meets_no_plan_under_a_timeout(parity):
     assert (0, 1, 1) == (plans["async-straight"], plans["async-plan"], plans["async-clock"])
 
 
+def test_the_straight_path_meets_no_plan_on_a_worker(parity):
+    """Nor does a plain function with a budget, unless its slot may have to stay behind."""
+
+    async def scenario(stage):
+        await stage.call(stage.remote(["fine"], timeout(5), again(), provider()))
+
+    plans = parity.plans(scenario)
+
+    assert (0, 1, 1) == (plans["sync-straight"], plans["sync-plan"], plans["sync-clock"])
+
+
 def test_a_counted_failure_meets_no_plan(parity):
     """Without a retry a failure is settled in place."""
 
