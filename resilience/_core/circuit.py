@@ -155,7 +155,7 @@ class Circuit(Moving):
             return None
         next(self.totals.failures.ticks)
         self.last_failure = (fault, time_ns)
-        opens = next(strikes.ticks) + 1 >= strikes.limit
+        opens = next(strikes.ticks) >= strikes.limit
         strikes.clean = 0
         return opens
 

@@ -131,7 +131,7 @@ class Strikes:
 
     Attributes:
         limit: the strike that opens the circuit; 0 where failures are not counted this way.
-        ticks: `next(ticks)` counts one more and tells how many there were.
+        ticks: `next(ticks)` counts one more and tells how many there are.
         clean: the episode while there is no strike, and so nothing that a success could end; else 0.
     """
 
@@ -139,13 +139,13 @@ class Strikes:
 
     def __init__(self, limit: int, clean: int) -> None:
         self.limit = limit
-        self.ticks = count()
+        self.ticks = count(1)
         self.clean = clean
 
     @property
     def value(self) -> int:
         """Strikes so far."""
-        return reading(self.ticks)
+        return reading(self.ticks) - 1
 
 
 class Streak:
@@ -186,7 +186,7 @@ class Streak:
 
     def fail(self, now: float, successes: int) -> bool:
         strikes = self.strikes
-        opens = next(strikes.ticks) + 1 >= self._limit
+        opens = next(strikes.ticks) >= self._limit
         strikes.clean = 0
         return opens
 

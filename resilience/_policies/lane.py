@@ -9,7 +9,7 @@ others are classified and reported in full.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from resilience._context import PROBING
 from resilience._policies.marks import MARK
@@ -46,26 +46,26 @@ def failure_lane(breaker: CircuitBreaker, site: Site) -> Callable[[int, Exceptio
     """
     circuit, by_kind, mark, bare = breaker.circuit, breaker.by_kind, breaker.mark, site.bare
 
+    def in_full(episode: int, error: Exception) -> Fault:
+        fault = site.classify(error, None)
+        breaker.count_error(episode, error, fault)
+        return fault
+
     def settled(episode: int, error: Exception) -> Fault | None:
-        fault: Fault | None = None
-        attributes: dict[str, Any] = {}
         try:
             if error.__context__ is not None:
                 # What was being handled when the call began can't be told in here.
                 return None
             attributes = error.__dict__
-            if not attributes and error.__cause__ is None:
-                fault = bare.get(type(error))
-                for argument in error.args:
-                    if type(argument) is not str:
-                        fault = None
+            fault = None if attributes or error.__cause__ is not None else bare.get(type(error))
+            for argument in error.args:
+                if type(argument) is not str:
+                    fault = None
         except Exception:
             # An exception that does not let itself be read.
-            fault = None
+            return in_full(episode, error)
         if fault is None or not fault.plain or by_kind[fault.kind] is not FAILURE:
-            fault = site.classify(error, None)
-            breaker.count_error(episode, error, fault)
-            return fault
+            return in_full(episode, error)
         attributes[MARK] = mark
         opens = circuit.strike(episode, fault, time.time_ns())
         if opens is not False:
