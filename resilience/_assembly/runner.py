@@ -92,10 +92,9 @@ class Runner:
 
     def _report(self, episode: int, error: Exception) -> None:
         """Report a failed attempt from outside of its `except` block."""
-        breaker = self._parts.breaker
-        if breaker is not None:
-            handled = sys.exc_info()[1]
-            breaker.breaker.count_error(episode, error, self._site.classify(error, handled))
+        assert self._parts.breaker is not None, "without a breaker or a retry, nothing is left to be done out here"
+        handled = sys.exc_info()[1]
+        self._parts.breaker.breaker.count_error(episode, error, self._site.classify(error, handled))
 
     def interrupted(self, episode: int, error: BaseException, started: float | None) -> None:
         """Report an attempt that was cancelled: nothing, unless a deadline of ours did it (P17)."""
