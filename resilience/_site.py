@@ -122,7 +122,10 @@ class Site:
     # ------------------------------------------------------------------------------------------------ time
     def left(self, call: Call) -> float | None:
         """Seconds until the nearest deadline around the caller, or this call's own budget, runs out; None without."""
-        nearest = deadlines.nearest(DEADLINE.get())
+        deadline = DEADLINE.get()
+        if deadline is None and self.budget is None:
+            return None
+        nearest = deadlines.nearest(deadline)
         expires = None if nearest is None else nearest.expires
         if self.budget is not None and call.entered is not None:
             own = call.entered + self.budget

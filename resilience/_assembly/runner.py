@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from resilience._context import DEADLINE
 from resilience._core.deadline import nearest
@@ -20,7 +20,7 @@ from resilience._site import Call
 from resilience.errors import TimeoutExceeded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from resilience._assembly.parts import Parts
     from resilience._core.deadline import Deadline
@@ -32,7 +32,8 @@ class Runner:
 
     Attributes:
         run: the whole plan, as a function of the same kind (sync or async) as the protected one.
-        recover: the plan from the retry inwards, for an attempt that has failed on the straight path.
+        recover: the plan from the retry inwards, for an attempt that has failed on the straight path;
+            for an async function it gives a coroutine of the outcome.
     """
 
     def __init__(self, parts: Parts, is_async: bool) -> None:
@@ -45,7 +46,7 @@ class Runner:
         self.run: Callable[..., Any] = self._run_async if is_async else self._run_sync
         self._retry = parts.retry
         if parts.retry is None:
-            self.recover: Callable[..., Any] = self._raise_async if is_async else self._raise_sync
+            self.recover: Callable[..., Any] = self._raise
         else:
             self.recover = self._recover_async if is_async else self._recover_sync
 
@@ -90,12 +91,6 @@ class Runner:
 
         return Adopted(awaitable, guarded, partial(AdoptingWorld, self._site))
 
-    def _report(self, episode: int, error: Exception) -> None:
-        """Report a failed attempt from outside of its `except` block."""
-        assert self._parts.breaker is not None, "without a breaker or a retry, nothing is left to be done out here"
-        handled = sys.exc_info()[1]
-        self._parts.breaker.breaker.count_error(episode, error, self._site.classify(error, handled))
-
     def interrupted(self, episode: int, error: BaseException, started: float | None) -> None:
         """Report an attempt that was cancelled: nothing, unless a deadline of ours did it (P17)."""
         assert self._parts.breaker is not None, "only a wrapper with a breaker asks"
@@ -109,17 +104,11 @@ class Runner:
             hub.publish(TimedOut(name=self._site.label, scope=deadline.scope, seconds=deadline.seconds))
         return TimeoutExceeded(deadline.scope, deadline.seconds)
 
-    def _raise_sync(self, episode: int, failed: Exception, fault: None, args: Any, kwargs: Any, began: float) -> None:
-        self._report(episode, failed)
-        try:
-            raise_unchanged(failed)
-        finally:
-            del failed
-
-    async def _raise_async(
-        self, episode: int, failed: Exception, fault: None, args: Any, kwargs: Any, began: float
-    ) -> None:
-        self._report(episode, failed)
+    def _raise(self, episode: int, failed: Exception, fault: None, args: Any, kwargs: Any, began: float) -> NoReturn:
+        """Report a failed attempt from outside of its `except` block."""
+        assert self._parts.breaker is not None, "without a breaker or a retry, nothing is left to be done out here"
+        handled = sys.exc_info()[1]
+        self._parts.breaker.breaker.count_error(episode, failed, self._site.classify(failed, handled))
         try:
             raise_unchanged(failed)
         finally:
@@ -158,7 +147,7 @@ class Runner:
             self._parts.timeout.told(outcome, DEADLINE.get())
         return outcome.unwrap()
 
-    async def _recover_async(
+    def _recover_async(
         self,
         episode: int,
         failed: Exception,
@@ -166,12 +155,10 @@ class Runner:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         began: float,
-    ) -> Any:
+    ) -> Coroutine[Any, Any, Outcome]:
         assert self._retry is not None, "without a retry the exception is raised"
         call = Call(self._site, self._world, args, kwargs)
-        outcome = self._first_answer(call, episode, failed, fault)
-        del failed
-        return (await self._retry.go_on(call, outcome, self._again, began)).unwrap()
+        return self._retry.go_on(call, self._first_answer(call, episode, failed, fault), self._again, began)
 
     def _first_answer(self, call: Call, episode: int, error: Exception, fault: Fault | None) -> Outcome:
         """The attempt that the straight path made, for the retry; without a `fault` it is reported only now."""

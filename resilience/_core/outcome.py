@@ -10,7 +10,7 @@ emptied before the exception is raised, and when an attempt is given up for anot
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from resilience._core.deadline import Deadline
@@ -63,7 +63,7 @@ class Outcome:
             del error
 
 
-def raise_unchanged(error: BaseException) -> None:
+def raise_unchanged(error: BaseException) -> NoReturn:
     """Raise `error` as it is.
 
     A plain `raise` inside somebody's `except` block would replace the exception's

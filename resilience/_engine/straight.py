@@ -167,7 +167,8 @@ def _body(lines: _Lines, shape: Shape, sig: Signature, wait: str) -> None:
     lines.add("return @result")
     lines.shallower()
     lines.add("try:")
-    lines.add(f"    return {wait}@cold.recover(@episode, @failed, @fault, {sig.positional}, {sig.keywords}, {began})")
+    recovered = f"@cold.recover(@episode, @failed, @fault, {sig.positional}, {sig.keywords}, {began})"
+    lines.add(f"    return (await {recovered}).unwrap()" if shape.is_async else f"    return {recovered}")
     lines.add("finally:")
     lines.add("    del @failed")
 

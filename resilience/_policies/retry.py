@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from resilience._context import DEADLINE, RETRYING
+from resilience._context import RETRYING
 from resilience._core.events import RetryExhausted, RetryScheduled
 from resilience._core.faults import FaultKind, may_retry
 from resilience._core.order import Layer
@@ -204,9 +204,11 @@ class RetryLayers:
                 note = f"retry stopped: the server asks for {fault.retry_after:g} s, more than max_retry_after"
                 return self._end(outcome, number, "retry_after", note)
             wait = max(wait, fault.retry_after)
-        if wait == 0.0 and site.budget is None and DEADLINE.get() is None and not site.services.hub.wanted:
-            # Nothing to wait for, nobody to tell: the attempt itself asks the circuit.
-            return 0.0
+        if wait == 0.0 and not site.services.hub.wanted:
+            left = site.left(call)
+            if left is None or left > 0.0:
+                # Nothing to wait for, nobody to tell: the attempt itself asks the circuit.
+                return 0.0
         return self._check(call, outcome, fault, number, wait)
 
     def _may_retry(self, fault: Fault) -> bool:
