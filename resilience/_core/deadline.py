@@ -25,7 +25,8 @@ class Deadline:
         scope: whose limit it is: the whole call's budget or one attempt.
         counts: whether its expiry may count against a breaker.
         fired: its own expiry, and nobody's cancel, interrupted the task.
-        noted: the task's pending cancels when the scope was entered (asyncio only).
+        noted: the task's pending cancels when the scope was entered (asyncio only); undelivered: one of them
+            had not been raised in the task yet.
         left: whether the scope has been left.
     """
 
@@ -41,6 +42,7 @@ class Deadline:
     counts = True
     fired = False
     noted = 0
+    undelivered = False
 
     def __init__(self, seconds: float, started: float, outer: Deadline | None = None, noted: int = 0) -> None:
         self.seconds = seconds

@@ -124,7 +124,7 @@ def _enter(lines: _Lines, shape: Shape, slow: str) -> None:
         lines.add("if @outer is not None: @deadline.outer = @outer")
         lines.add("@set_deadline(@deadline)")
     if shape.budget and shape.is_async:
-        lines.add("if @task.cancelling(): @deadline.noted = @task.cancelling()")
+        lines.add("if @task.cancelling(): @note(@deadline, @task)")
         lines.add("@bucket.entries[@task] = @deadline")
         lines.add("if not @bucket.armed: @bucket.arm(@deadline)")
     elif shape.is_async and shape.breaker:
@@ -243,9 +243,14 @@ def _shared(shape: Shape) -> dict[str, Any]:
     if shape.is_async:
         import asyncio
 
-        from resilience._engine.timers import is_ours
+        from resilience._engine.timers import is_ours, note
 
-        shared |= {"CancelledError": asyncio.CancelledError, "is_ours": is_ours, "task_of": asyncio.current_task}
+        shared |= {
+            "CancelledError": asyncio.CancelledError,
+            "is_ours": is_ours,
+            "note": note,
+            "task_of": asyncio.current_task,
+        }
     return {PREFIX + name: value for name, value in shared.items()}
 
 

@@ -1,9 +1,13 @@
 """The one place that interrupts asyncio tasks: expiry by cancelling, with exact bookkeeping.
 
-The rules are those of `asyncio.timeout`, and the outcomes equal its own. On entry the
-task's pending cancels are noted. An expiry cancels the task, and owes one `uncancel`
-on every way out. The way out becomes a timeout only if the pending cancels are back to
-the noted number and it is a CancelledError: whoever else cancelled wins.
+The rules are those of `asyncio.timeout`, and the outcomes equal its own but in one case.
+On entry the task's pending cancels are noted. An expiry cancels the task, and owes one
+`uncancel` on every way out. The way out becomes a timeout only if the pending cancels are
+back to the noted number and it is a CancelledError: whoever else cancelled wins.
+
+The one case (cpython#134471): the task was cancelled before the scope was entered, has
+not come to an await since, and now the deadline expires. It gets one CancelledError for
+both, and that one is the other's, or his cancel would be swallowed.
 
 A deadline counts as fired (evidence for a breaker, P17) only if nobody had cancelled
 the task since its scope was entered.
@@ -44,8 +48,29 @@ def this_task() -> asyncio.Task[Any]:
     return task
 
 
+def note(deadline: Deadline, task: asyncio.Task[Any]) -> None:
+    """On entry: remember the cancels that are pending, and whether one is still to be delivered."""
+    deadline.noted = task.cancelling()
+    deadline.undelivered = _is_undelivered(task)
+
+
+def _is_undelivered(task: asyncio.Task[Any]) -> bool:
+    """Whether a cancel of the task has not been raised in it yet: it is still to be passed on to
+    what the task waits for, or has been and the task has not run since.
+    """
+    # asyncio's own tasks tell; for one of another make that does not, asyncio.timeout's rule holds.
+    waiter = getattr(task, "_fut_waiter", None)
+    return getattr(task, "_must_cancel", False) or (waiter is not None and waiter.cancelled())
+
+
+NOBODYS = -1
+"""Noted where no number of pending cancels makes a CancelledError our timeout."""
+
+
 def fire(deadline: Deadline, task: asyncio.Task[Any]) -> None:
     """Interrupt the task because its deadline has run out."""
+    if deadline.undelivered and _is_undelivered(task):
+        deadline.noted = NOBODYS
     deadline.fired = task.cancelling() == deadline.noted
     task.cancel()
 
@@ -65,7 +90,7 @@ class Expiry:
         self.fired = False
         self._deadline = deadline
         self._task = task
-        deadline.noted = task.cancelling()
+        note(deadline, task)
         self._handle: Handle | None = clock.call_at(task.get_loop(), deadline.expires, self._expire)
         DEADLINE.set(deadline)
 

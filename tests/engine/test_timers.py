@@ -7,13 +7,14 @@ import gc
 import threading
 import time
 import weakref
+from types import SimpleNamespace
 
 import pytest
 
 from resilience import BreakerConfig, Consecutive, TimeoutExceeded, breaker, remaining, retry, timeout
 from resilience._context import DEADLINE
 from resilience._core.deadline import Deadline
-from resilience._engine.timers import Bucket, Buckets, Expiry, fire, is_ours, this_task
+from resilience._engine.timers import Bucket, Buckets, Expiry, fire, is_ours, note, this_task
 from resilience.testing import ManualClock, use_clock
 
 
@@ -89,6 +90,20 @@ def test_a_cancel_is_taken_back(noted, pending, ours):
 
     assert ours is is_ours(deadline, task)
     assert pending - 1 == task.pending
+
+
+@pytest.mark.parametrize("where", ["task", "waiter", "delivered"])
+def test_one_error_for_two_cancels_is_the_others(where):
+    """cpython#134471: a cancel that the task has not seen yet when the deadline expires is not swallowed."""
+    deadline, task = Deadline(5, 0), FakeTask(pending=1)
+    task._must_cancel = True
+    note(deadline, task)
+    task._must_cancel = where == "task"
+    task._fut_waiter = SimpleNamespace(cancelled=lambda: where == "waiter")
+    fire(deadline, task)
+
+    assert (where == "delivered", where == "delivered") == (deadline.fired, is_ours(deadline, task))
+    assert 1 == task.pending
 
 
 def test_no_loop_is_running():
