@@ -119,7 +119,10 @@ class Real:
         self._report(self._find(lambda permit: not permit.probe and permit.episode == self.circuit.episode), verdict)
 
     def _late(self, verdict):
-        self._report(self._find(lambda permit: permit.episode != self.circuit.episode), verdict)
+        self._report(self._find(self._is_late), verdict)
+
+    def _old(self, verdict):
+        self._report(self._find(self._is_old), verdict)
 
     def _lost(self, verdict):
         self._report(self._find(self._is_lost), verdict)
@@ -139,7 +142,8 @@ class Real:
             chosen = self._find(
                 {
                     "plain": lambda permit: not permit.probe and permit.episode == self.circuit.episode,
-                    "late": lambda permit: permit.episode != self.circuit.episode,
+                    "late": self._is_late,
+                    "old": self._is_old,
                     "lost": self._is_lost,
                 }[whom]
             )
@@ -169,6 +173,12 @@ class Real:
 
     def _lease(self, permit):
         return max(0.0, permit.leased_at + permit.lease - self.now)
+
+    def _is_late(self, permit):
+        return not permit.probe and permit.episode != self.circuit.episode
+
+    def _is_old(self, permit):
+        return permit.probe and permit.episode != self.circuit.episode
 
     def _is_lost(self, permit):
         return permit.probe and permit.episode == self.circuit.episode and permit not in self._slots()

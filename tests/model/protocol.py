@@ -132,9 +132,9 @@ class Probe(NamedTuple):
 class State(NamedTuple):
     """Everything that can make a difference later.
 
-    plain: callers with a permit of this closed episode. late: with one of an earlier episode. lost: with a probe of
-    this half-open episode whose slot was taken back when its lease had run out. exempt: with one whose report is of no
-    interest.
+    plain: callers with a permit of this closed episode. late: with one of an earlier one. lost: with a probe of this
+    half-open episode whose slot was taken back when its lease had run out. old: with a probe of an earlier one.
+    exempt: with a permit whose report is of no interest.
     """
 
     phase: str
@@ -146,11 +146,16 @@ class State(NamedTuple):
     plain: int = 0
     lost: int = 0
     late: int = 0
+    old: int = 0
     exempt: int = 0
 
     def callers(self):
         """How many hold a permit and may still report."""
-        return self.plain + self.lost + self.late + self.exempt + sum(probe.alive for probe in self.probes)
+        return self.plain + self.late + self.exempt + self.old + self.out()
+
+    def out(self):
+        """How many of them hold a probe of this half-open episode."""
+        return self.lost + sum(probe.alive for probe in self.probes)
 
 
 class Step(NamedTuple):
@@ -222,9 +227,10 @@ def results(setting, state):
                 yield probe_result(setting, state, place, verdict)
         if state.lost:
             yield lost_result(setting, state, verdict)
-        if state.late:
-            told = () if verdict == NEUTRAL else (("late", False),)
-            yield Step(("late", verdict), state._replace(late=state.late - 1), told)
+        for name in ("late", "old"):
+            if getattr(state, name):
+                told = () if verdict == NEUTRAL else (("late", False),)
+                yield Step((name, verdict), state._replace(**{name: getattr(state, name) - 1}), told)
         if state.exempt:
             yield Step(("exempt", verdict), state._replace(exempt=state.exempt - 1), ())
 
@@ -281,7 +287,7 @@ def _decided(setting, state, verdict, told):
 
 def disappearances(state):
     """Somebody who holds a permit will never report."""
-    for name in ("plain", "lost", "late", "exempt"):
+    for name in ("plain", "lost", "late", "old", "exempt"):
         if getattr(state, name):
             yield Step(("vanish", name), state._replace(**{name: getattr(state, name) - 1}), ())
     for place, probe in enumerate(state.probes):
@@ -340,7 +346,8 @@ def _moved(setting, state, phase, told, released, *, cause):
     """A new episode: whoever holds a permit is late from now on, every slot is given back."""
     told += [("released", released) for _ in state.probes]
     told.append((state.phase, phase, cause))
-    return State(phase, setting.trip.fresh(), late=state.callers() - state.exempt, exempt=state.exempt)
+    late, old = state.late + state.plain, state.old + state.out()
+    return State(phase, setting.trip.fresh(), late=late, old=old, exempt=state.exempt)
 
 
 def _with_probes(state, *probes):

@@ -10,7 +10,8 @@ from protocol import CLOSED, FAILURE, FOREVER, HALF_OPEN, NEUTRAL, OPEN, SUCCESS
 OPERATOR = ("reset", "force_open", "disable", "enable")
 
 
-REPORTS = ("plain", "probe", "lost", "late", "exempt")
+REPORTS = ("plain", "probe", "lost", "late", "old", "exempt")
+OF_NO_MORE_INTEREST = {"late": {("late", False)}, "old": {("late", False)}, "exempt": set()}
 
 
 class Found(NamedTuple):
@@ -70,10 +71,10 @@ def broken(setting, before, step):
         yield from _neutral(before, after, what)
     if what == "plain" and verdict == FAILURE:
         yield from _counted(setting, before, after, told)
-    if what == "late" and (after != before._replace(late=before.late - 1) or not set(told) <= {("late", False)}):
-        yield "I6: a late result changed something"
-    if what == "exempt" and (after != before._replace(exempt=before.exempt - 1) or told):
-        yield "I6: an exempt result changed something"
+    if what in OF_NO_MORE_INTEREST:
+        unchanged = before._replace(**{what: getattr(before, what) - 1})
+        if after != unchanged or not set(told) <= OF_NO_MORE_INTEREST[what]:
+            yield f"I6: a result of the kind {what} changed something"
     if _balance(told) != len(after.probes) - len(before.probes):
         yield "I15: probes started, ended and live do not add up"
     if after.callers() - before.callers() != _granted(what, told):
