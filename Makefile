@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test check core bench bench-update clean
+.PHONY: help demo test check core proof bench bench-update clean
 
 help:
 	@echo "make demo   watch a breaker at work against a server that fails"
 	@echo "make test   run the tests"
 	@echo "make check  format, lint, types, tests, documentation, and the tests without any extra"
+	@echo "make proof  the long searches: every state of the protocol, wrong breakers, interleavings (spin is used where it is installed)"
 	@echo "make bench  compare what a call costs with other libraries, with the bars and with the stored baseline"
 	@echo "make bench-update  the same, and store the result: baseline and documentation"
 	@echo "make clean  remove environments and caches"
@@ -44,6 +45,9 @@ check: $(VENV)/.complete core
 core: $(VENV)-core/.complete
 	$(VENV)-core/bin/pip install --quiet --force-reinstall .
 	$(VENV)-core/bin/pytest
+
+proof: $(VENV)/.complete
+	$(BIN)/pytest -m proof
 
 bench: $(VENV)-bench/.complete
 	$(VENV)-bench/bin/python benchmarks/run.py
