@@ -39,13 +39,14 @@ def unmark_probe(permit: Permit) -> None:
         PROBING.set(tuple(mark for mark in marks if mark[1] is not permit))
 
 
-def is_probing(breaker: object) -> bool:
-    """Whether the caller is inside a probe of this breaker that is still out.
+def is_probing(breaker: object, episode: int) -> bool:
+    """Whether the caller is inside a probe of this breaker that is still out; `episode` is the breaker's.
 
     The permit is asked, not only the mark: a block may be left in another context than
-    it was entered in, and then its mark stays behind.
+    it was entered in, and then its mark stays behind. And a probe ends with its episode,
+    by a reset or another probe's result, whether or not its caller has noticed.
     """
-    return any(owner is breaker and not permit.settled for owner, permit in PROBING.get())
+    return any(owner is breaker and not permit.settled and permit.episode == episode for owner, permit in PROBING.get())
 
 
 def remaining_at(now: float) -> float | None:

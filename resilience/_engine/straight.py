@@ -245,12 +245,8 @@ def _shared(shape: Shape) -> dict[str, Any]:
 
         from resilience._engine.timers import is_ours, note
 
-        shared |= {
-            "CancelledError": asyncio.CancelledError,
-            "is_ours": is_ours,
-            "note": note,
-            "task_of": asyncio.current_task,
-        }
+        shared |= {"CancelledError": asyncio.CancelledError, "task_of": asyncio.current_task}
+        shared |= {"is_ours": is_ours, "note": note}
     return {PREFIX + name: value for name, value in shared.items()}
 
 

@@ -132,7 +132,7 @@ class BreakerLayers:
         if not isinstance(permit, Permit):
             return self._refuse(permit)
         # Also inside somebody else's probe there is one attempt.
-        call.probed = permit.probe or is_probing(breaker)
+        call.probed = permit.probe or is_probing(breaker, breaker.circuit.episode)
         if self._per_call:
             return await self._keep(call, permit, inner)
         if permit.probe:

@@ -89,7 +89,7 @@ class CircuitBreaker(LockedCircuit):
 
     def refusal_here(self) -> float | None:
         """The same for a call made here: inside a probe of this breaker it shares that probe."""
-        return None if is_probing(self) else self.refusal()
+        return None if is_probing(self, self.circuit.episode) else self.refusal()
 
     def status(self) -> BreakerStatus:
         """One consistent moment of the breaker, read without its lock."""
@@ -215,7 +215,7 @@ class CircuitBreaker(LockedCircuit):
         episode = circuit.closed or circuit.closed_windowed
         if episode:
             return Permit(episode)
-        if is_probing(self):
+        if is_probing(self, circuit.episode):
             return Permit(circuit.episode, exempt=True)
         answer = self._section(self._ask, lease)
         return 0.0 if answer is None else answer
