@@ -18,6 +18,7 @@ from resilience._policies.guard import GuardKit
 from resilience._policies.locked import LockedCircuit
 from resilience._policies.marks import counts_first
 from resilience._policies.status import read_status
+from resilience._policies.verdicts import settle_error
 from resilience._words import CircuitState, OnOpen, ProbeEnd, Verdict
 from resilience.errors import CircuitOpenError, shown
 
@@ -128,7 +129,11 @@ class CircuitBreaker(LockedCircuit):
         does not trip is neutral.
         """
         known = self._as_fault(fault)
-        self.settle(permit, self.verdict(known), known)
+        if isinstance(fault, BaseException) and not permit.exempt and not permit.settled:
+            # It may pass a call site of this breaker on its way out, which must not count it again.
+            settle_error(self, permit, fault, known)
+        else:
+            self.settle(permit, self.verdict(known), known)
 
     def _as_fault(self, reported: object) -> Fault:
         if isinstance(reported, Fault):

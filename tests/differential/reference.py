@@ -1,0 +1,174 @@
+"""A circuit breaker written from the contract (sections 1, 2 and 4) and from nothing else.
+
+It keeps every result of a closed episode and looks at all that may matter each time. It
+shares no code with the library, only its settings and its words; `now` is in seconds.
+"""
+
+from math import floor, inf
+
+from resilience import BreakerMode, CircuitState, Consecutive, FaultFlag, FaultKind
+
+CLOSED, OPEN, HALF_OPEN = CircuitState.CLOSED, CircuitState.OPEN, CircuitState.HALF_OPEN
+NORMAL, FORCED, DISABLED, SHADOW = BreakerMode
+SUCCESS, FAILURE, ANSWERED, NEUTRAL = "success", "failure", "answered", "neutral"
+PROBES = "started", "succeeded", "failed", "released"
+TOTALS = ("rejected", "bypassed", SUCCESS, FAILURE, ANSWERED, *PROBES, "late", "accepted", "would_refuse")
+
+
+def verdict_of(fault, config):
+    """What an outcome says about the remote; no fault is a success."""
+    if fault is None:
+        return SUCCESS
+    if fault.flags & {FaultFlag.SATURATION, FaultFlag.LOCAL}:
+        return NEUTRAL
+    if fault.status in config.trip_on_status:
+        return FAILURE
+    remote = fault.kind in (FaultKind.TRANSIENT, FaultKind.DOWNSTREAM)
+    if remote and fault.flags & {FaultFlag.CLIENT_FAULT, FaultFlag.CONTENTION}:
+        return ANSWERED
+    return FAILURE if fault.kind in config.trip_on else NEUTRAL
+
+
+class Slip:
+    """A permit, as the reference gives it."""
+
+    def __init__(self, episode, exempt=False):
+        self.episode, self.exempt, self.probe, self.settled = episode, exempt, False, False
+
+
+class Reference:
+    """One breaker."""
+
+    def __init__(self, config, now):
+        self.config, self.own_mode = config, SHADOW if config.shadow else NORMAL
+        self.state, self.mode, self.episode, self.changed_ns = CLOSED, self.own_mode, 1, round(now * 1e9)
+        self.opened_at = self.opened_ns = self.open_for = self.frozen = self.last_failure = None
+        self.results, self.probes, self.good_probes = [], [], 0
+        self.totals = dict.fromkeys(TOTALS, 0)
+
+    def figures(self, now):
+        """Failures, calls and rate that would count at `now`; as at the trip while not closed."""
+        trip, failures, calls = self.config.trip, 0, 0
+        if self.state is not CLOSED:
+            return self.frozen
+        if isinstance(trip, Consecutive):
+            for at, verdict in reversed(self.results):
+                if verdict is SUCCESS or (verdict is ANSWERED and self.config.answered == "reset"):
+                    break
+                failures += verdict is FAILURE and (trip.within is None or now - at <= trip.within)
+            return failures, failures, None
+        oldest = floor(now / trip.bucket) - round(trip.window / trip.bucket) + 1
+        for at, verdict in reversed(self.results):
+            if floor(at / trip.bucket) < oldest:
+                break
+            calls += verdict is not ANSWERED
+            failures += verdict is FAILURE
+        return failures, calls, failures / calls if calls else 0.0
+
+    def trips(self, verdict, now):
+        """Whether the result just added opens the circuit."""
+        trip, (failures, calls, rate) = self.config.trip, self.figures(now)
+        if isinstance(trip, Consecutive):
+            return verdict is FAILURE and failures >= trip.failures
+        return verdict is not ANSWERED and calls >= trip.min_calls and rate >= trip.rate
+
+    def move(self, state, now, open_for=None):
+        """Begin a new episode: by results, by time, or by an operator."""
+        self.frozen = self.figures(now)
+        self.totals["released"] += len(self.probes)
+        self.results, self.probes, self.good_probes = [], [], 0
+        self.state, self.changed_ns, self.episode = state, round(now * 1e9), self.episode + 1
+        if state is not HALF_OPEN:
+            self.opened_at, self.open_for, self.opened_ns = now, open_for, self.changed_ns if state is OPEN else None
+
+    def open(self, fault, now):
+        config, hint = self.config, fault and fault.retry_after
+        longer = hint is not None and config.honour_retry_after and hint > config.cooldown
+        self.move(OPEN, now, min(hint, config.max_cooldown) if longer else config.cooldown)
+
+    def wait(self, now):
+        """Seconds until the machine would let a call pass, None if it would now."""
+        rests, free = [], 1
+        if self.state is OPEN:
+            rests = [inf if self.open_for is None else self.open_for - (now - self.opened_at)]
+        elif self.state is HALF_OPEN:
+            rests, free = [slip.lease - (now - slip.leased_at) for slip in self.probes], self.config.half_open_probes
+        rests = [rest for rest in rests if rest > 0]
+        return min(rests) if len(rests) >= free else None
+
+    def refusal(self, now):
+        """The same for a caller: a breaker in shadow refuses nothing."""
+        return None if self.mode is SHADOW else self.wait(now)
+
+    def ask(self, now):
+        """A slip, or the seconds of the refusal."""
+        wait = self.wait(now)
+        if wait is not None and self.mode is not SHADOW:
+            return wait
+        self.totals["would_refuse"] += wait is not None
+        if self.state is CLOSED or wait is not None:
+            return Slip(self.episode, exempt=wait is not None or self.mode is DISABLED)
+        if self.state is OPEN:
+            self.move(HALF_OPEN, now)
+            self.mode = self.own_mode
+        kept = [probe for probe in self.probes if now - probe.leased_at < probe.lease]
+        self.totals["released"] += len(self.probes) - len(kept)
+        slip = Slip(self.episode)
+        slip.probe, slip.leased_at, slip.lease = True, now, self.config.probe_lease
+        self.probes = [*kept, slip]
+        self.totals["started"] += 1
+        return slip
+
+    def settle(self, slip, verdict, fault, now):
+        """Report the result of what a slip was given for."""
+        if slip.settled or slip.exempt:
+            return
+        slip.settled, in_time = True, slip in self.probes
+        if in_time:
+            self.probes.remove(slip)
+            ends = {SUCCESS: "succeeded", ANSWERED: "succeeded", FAILURE: "failed", NEUTRAL: "released"}
+            self.totals[ends[verdict]] += 1
+        if verdict is NEUTRAL:
+            return
+        current = slip.episode == self.episode
+        self.totals["late"] += not current or (slip.probe and not in_time)
+        if not current:
+            return
+        self.totals["accepted"] += slip.probe and not in_time
+        self.totals[verdict] += 1
+        self.last_failure = (fault.kind, round(now * 1e9)) if verdict is FAILURE else self.last_failure
+        if not slip.probe:
+            self.results.append((now, verdict))
+        if self.trips(verdict, now) if not slip.probe else verdict is FAILURE:
+            self.open(fault, now)
+        elif slip.probe:
+            self.good_probes += 1
+            if self.good_probes >= self.config.half_open_successes:
+                self.move(CLOSED, now)
+
+    def reset(self, now):
+        if self.state is CLOSED:
+            return False
+        self.last_failure = None
+        return self.act(self.own_mode, CLOSED, now)
+
+    def act(self, mode, state, now, seconds=None):
+        """Force open, disable, enable: a mode and the state that goes with it."""
+        self.mode = mode
+        self.move(state, now, seconds)
+        return True
+
+    def disable(self, now):
+        return self.mode is not DISABLED and self.act(DISABLED, CLOSED, now)
+
+    def enable(self, now):
+        return self.mode in (FORCED, DISABLED) and self.act(self.own_mode, CLOSED, now)
+
+    def status(self, now):
+        """Whether it is open to a caller, and every figure of a status."""
+        wait, due = self.refusal(now), None
+        if self.state is OPEN and self.open_for is not None:
+            due = self.opened_ns + round(self.open_for * 1e9)
+        retry_after = (None if self.state is CLOSED else 0.0) if wait is None else None if wait == inf else wait
+        about = wait is not None, self.state, self.mode, *self.figures(now), self.opened_ns, self.changed_ns, due
+        return (*about, retry_after, *self.totals.values(), self.last_failure)
