@@ -47,7 +47,7 @@ core: $(VENV)-core/.complete
 	$(VENV)-core/bin/pytest
 
 proof: $(VENV)/.complete
-	$(BIN)/pytest -m proof
+	$(BIN)/pytest -m proof -o faulthandler_timeout=600
 
 bench: $(VENV)-bench/.complete
 	$(VENV)-bench/bin/python benchmarks/run.py

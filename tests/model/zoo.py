@@ -360,7 +360,7 @@ ZOO = [
         "a call inside a probe asks for itself",
         CircuitBreaker,
         "acquire",
-        "if is_probing(self):",
+        "if is_probing(self, circuit.episode):",
         "if False:",
         "tests/contract/test_nested_sites.py::test_call_inside_a_probe_shares_it",
     ),
