@@ -145,19 +145,22 @@ class Circuit(Moving):
         """Count one more failure of a plain streak without the lock, as the straight path counts successes.
 
         Returns:
-            False: counted, and nothing else to do. True: counted, and it is the one that
-            opens: `strike_out` is to be called under the lock. None: not counted; report it
+            False: counted, and nothing else to do. True: it reaches the limit: `strike_out`
+            is to be called under the lock, which counts it. None: not counted; report it
             with `record`.
         """
         strikes = self.streak.strikes
         # Looked at after the strikes: if the episode has gone on, they belong to the past.
         if self.closed != episode or not strikes.limit:
             return None
+        reached = next(strikes.ticks) >= strikes.limit
+        strikes.clean = 0
+        if reached:
+            # Of those that get here at once, one opens and the others are late.
+            return True
         next(self.totals.failures.ticks)
         self.last_failure = (fault, time_ns)
-        opens = next(strikes.ticks) >= strikes.limit
-        strikes.clean = 0
-        return opens
+        return False
 
     def end_streak(self, episode: int) -> bool:
         """Count a success that ends a plain streak, without the lock; False if it is to be reported with `record`."""
@@ -171,8 +174,10 @@ class Circuit(Moving):
         return True
 
     def strike_out(self, episode: int, fault: Fault | None = None, now: float = 0.0, time_ns: int = 0) -> None:
-        """Open for the strike that reached the limit; one that was beaten to it is late."""
+        """Count the strike that reached the limit, and open for it; one that was beaten to it is late."""
         if episode == self.episode:
+            self.totals.failures.tick()
+            self._note(fault, time_ns)
             self._move(Input.TRIPPED, now, time_ns, fault)
         else:
             self._late(episode, FAILURE, accepted=False)
