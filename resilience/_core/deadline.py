@@ -25,8 +25,8 @@ class Deadline:
         scope: whose limit it is: the whole call's budget or one attempt.
         counts: whether its expiry may count against a breaker.
         fired: its own expiry, and nobody's cancel, interrupted the task.
-        noted: the task's pending cancels when the scope was entered (asyncio only); undelivered: one of them
-            had not been raised in the task yet.
+        noted: the task's pending cancels when the scope was entered (asyncio only); owed: those of them that
+            were of our own deadlines; undelivered: one of them had not been raised in the task yet.
         left: whether the scope has been left.
     """
 
@@ -43,6 +43,7 @@ class Deadline:
     fired = False
     noted = 0
     undelivered = False
+    owed = 0
 
     def __init__(self, seconds: float, started: float, outer: Deadline | None = None, noted: int = 0) -> None:
         self.seconds = seconds

@@ -10,7 +10,7 @@ not come to an await since, and now the deadline expires. It gets one CancelledE
 both, and that one is the other's, or his cancel would be swallowed.
 
 A deadline counts as fired (evidence for a breaker, P17) only if nobody had cancelled
-the task since its scope was entered.
+the task since its scope was entered; other deadlines of ours are nobody.
 
 `asyncio.wait_for` is never used: on Python 3.11 it can lose a cancel.
 """
@@ -51,6 +51,7 @@ def this_task() -> asyncio.Task[Any]:
 def note(deadline: Deadline, task: asyncio.Task[Any]) -> None:
     """On entry: remember the cancels that are pending, and whether one is still to be delivered."""
     deadline.noted = task.cancelling()
+    deadline.owed = _owed.get(task, 0)
     deadline.undelivered = _is_undelivered(task)
 
 
@@ -63,20 +64,27 @@ def _is_undelivered(task: asyncio.Task[Any]) -> bool:
     return getattr(task, "_must_cancel", False) or (waiter is not None and waiter.cancelled())
 
 
+_owed: weakref.WeakKeyDictionary[asyncio.Task[Any], int] = weakref.WeakKeyDictionary()
+"""Cancels of a task that are ours, and that the way out of a scope has not taken back yet."""
+
 NOBODYS = -1
 """Noted where no number of pending cancels makes a CancelledError our timeout."""
 
 
 def fire(deadline: Deadline, task: asyncio.Task[Any]) -> None:
     """Interrupt the task because its deadline has run out."""
+    owed = _owed.get(task, 0)
+    # Nobody else's: what is pending beyond the noted is of deadlines inside, that have fired and are not left yet.
+    deadline.fired = task.cancelling() - deadline.noted == owed - deadline.owed
     if deadline.undelivered and _is_undelivered(task):
-        deadline.noted = NOBODYS
-    deadline.fired = task.cancelling() == deadline.noted
+        deadline.noted, deadline.fired = NOBODYS, False
+    _owed[task] = owed + 1
     task.cancel()
 
 
 def is_ours(deadline: Deadline, task: asyncio.Task[Any]) -> bool:
     """Take back the cancel that an expiry gave; True if nobody else's is pending, so a CancelledError is our timeout."""
+    _owed[task] = _owed.get(task, 1) - 1
     return task.uncancel() <= deadline.noted
 
 
