@@ -66,7 +66,13 @@ class Runner:
 
     async def _run_async(self, /, *args: Any, **kwargs: Any) -> Any:
         call = self._enter(self._world, args, kwargs)
-        outcome = await self._plan(call)
+        outcome = Outcome()
+        try:
+            outcome = await self._plan(call)
+        except BaseException:
+            # However an uninterruptible function has ended: a cancel that came meanwhile is raised.
+            if call.cancelled is None:
+                raise
         if call.cancelled is not None:
             outcome.discard()
             raise call.cancelled
