@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test check core proof bench bench-update clean
+.PHONY: help demo test check core proof soak bench bench-update clean
 
 help:
 	@echo "make demo   watch a breaker at work against a server that fails"
 	@echo "make test   run the tests"
 	@echo "make check  format, lint, types, tests, documentation, and the tests without any extra"
 	@echo "make proof  the long searches: every state of the protocol, wrong breakers, interleavings (spin is used where it is installed)"
+	@echo "make soak   everything at once for a minute: threads, loops, forks, faults, operators (SECONDS=1800 for longer)"
 	@echo "make bench  compare what a call costs with other libraries, with the bars and with the stored baseline"
 	@echo "make bench-update  the same, and store the result: baseline and documentation"
 	@echo "make clean  remove environments and caches"
@@ -48,6 +49,9 @@ core: $(VENV)-core/.complete
 
 proof: $(VENV)/.complete
 	$(BIN)/pytest -m proof -o faulthandler_timeout=600
+
+soak: $(VENV)/.complete
+	$(BIN)/python tests/soak/soak.py --seconds $(or $(SECONDS),60)
 
 bench: $(VENV)-bench/.complete
 	$(VENV)-bench/bin/python benchmarks/run.py
