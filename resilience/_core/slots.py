@@ -28,14 +28,17 @@ class Ticket:
 
     Attributes:
         slot: the slot it was granted, None until then.
+        offered: the slot that a grant is about; told before the claim is popped, so that a waiter that
+            gives up just then, and finds the claim gone, knows which slot it has been granted.
         wake: tells the waiter that it was granted one; False if the waiter can't be reached any more.
     """
 
-    __slots__ = ("_claim", "slot", "wake")
+    __slots__ = ("_claim", "offered", "slot", "wake")
 
     def __init__(self) -> None:
         self._claim = [True]
         self.slot: int | None = None
+        self.offered: int | None = None
         self.wake: Callable[[], bool] = lambda: True
 
     def win(self) -> bool:
@@ -109,6 +112,7 @@ class Slots:
             except IndexError:
                 self.free.append(slot)
                 return None
+            ticket.offered = slot
             if ticket.win():
                 ticket.slot = slot
                 return ticket

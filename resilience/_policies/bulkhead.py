@@ -193,5 +193,5 @@ def _leave(call: Call, bulkhead: SharedBulkhead) -> None:
 
 
 def _slot_of(ticket: Ticket) -> int:
-    assert ticket.slot is not None, "a granted ticket has its slot"
-    return ticket.slot
+    assert ticket.offered is not None, "a granted ticket has its slot"
+    return ticket.offered

@@ -12,7 +12,7 @@ from resilience._context import DEADLINE
 from resilience._core.deadline import Deadline
 from resilience._core.outcome import Outcome
 from resilience._core.slots import Slots, Ticket
-from resilience._policies.bulkhead import SharedBulkhead
+from resilience._policies.bulkhead import SharedBulkhead, _slot_of
 
 
 @pytest.fixture
@@ -389,3 +389,24 @@ def test_a_waiter_that_was_granted_before_it_could_be_woken(registry):
 
     # The clock is a manual one: a waiter that waits would wait for ever.
     assert ["fine"] == found
+
+
+def test_a_waiter_that_gives_up_in_the_middle_of_a_grant(room):
+    """The claim is gone and the slot not noted yet: it knows all the same which one it has been granted."""
+    taken, given_up = room.take(), []
+
+    class Hasty(Ticket):
+        """Whose waiter gives up between the claim and the note."""
+
+        __slots__ = ()
+
+        def win(self):
+            won = super().win()
+            if won:
+                given_up.append((room.give_up(self), _slot_of(self)))
+            return won
+
+    room.join(Hasty())
+    room.give(taken)
+
+    assert [(False, taken)] == given_up
