@@ -20,6 +20,7 @@ import argparse
 import asyncio
 import contextlib
 import contextvars
+import faulthandler
 import gc
 import itertools
 import json
@@ -33,6 +34,7 @@ import threading
 import time
 import warnings
 from collections import Counter
+from typing import ClassVar
 
 from resilience import (
     BreakerConfig,
@@ -150,7 +152,6 @@ class Provider:
         self.pool = self.registry.bulkhead(pool, BulkheadConfig(2 + index % 7, 10))
         self.pool_name = pool
         self.sites = []
-        self.uncut = []
 
     # ------------------------------------------------------------------------------------------------ the remote
     def choose(self, rng):
@@ -258,8 +259,7 @@ class Provider:
             # A plain function whose coroutine is awaited. Without a wait in line, which would block the event loop.
             return "async", self.policies(letters, 0)(lambda: fn())
         if number == 2 and not limited and not self.exact:
-            self.uncut.append(self.policies(letters, number)(uninterruptible(fn)))
-            return "async", self.uncut[-1]
+            return "async", self.policies(letters, number)(uninterruptible(fn))
         return "async", self.policies(letters, number)(fn)
 
     def guarded(self):
@@ -307,7 +307,6 @@ class Provider:
 
         task = loop.create_task(run())
         accepted = False
-        uncut = fn in self.uncut
         if rng.random() < 0.10:
             for _ in range(1 + (rng.random() < 0.2)):
                 if rng.random() < 0.5:
@@ -316,10 +315,7 @@ class Provider:
                     await asyncio.sleep(rng.random() * LIMIT)
                 accepted = task.cancel() or accepted
         await asyncio.wait([task])
-        # A function that is not to be cut short may end in a BaseException, which then hides the cancel: see
-        # tests/cancellation/test_kinds.py, test_uninterruptible_that_ends_in_a_base_exception.
-        hidden = uncut and not task.cancelled() and isinstance(task.exception(), Vanished)
-        if task.cancelled() != accepted and not hidden:
+        if task.cancelled() != accepted:
             how = "swallowed" if accepted else "invented"
             self.soak.violate(f"{self.name}: a cancel of {getattr(fn, '__qualname__', fn)} was {how}: {task}")
         error = None if task.cancelled() else task.exception()
@@ -354,6 +350,23 @@ def abandoned(provider):
     """A generator that holds a permit until it is collected."""
     with provider.breaker.guard():
         yield
+
+
+class Closer:
+    """Closes a generator when it is collected itself, in a context of its own.
+
+    Python 3.11 collects garbage in the middle of `ContextVar.set`, and crashes where a finaliser sets a variable of the
+    same context there, as leaving a probe's block does. Later versions collect between two bytecodes.
+    """
+
+    waiting: ClassVar = {}
+
+    def __init__(self, generator):
+        self.waiting[id(self)] = generator
+        self.ring = self
+
+    def __del__(self):
+        contextvars.Context().run(self.waiting.pop(id(self)).close)
 
 
 class Soak:
@@ -473,6 +486,8 @@ class Soak:
             provider.tally.tick("refused")
         else:
             provider.tally.tick("unborn")
+        if sys.version_info < (3, 12):
+            Closer(ring.pop())
         ring.append(ring)
 
     def leak_a_permit(self, provider):
@@ -583,7 +598,8 @@ class Soak:
                 return 2
             if provider.breaker.circuit._probes:
                 return 3
-            if not self.is_balanced(provider.breaker.status()):
+            # One may be torn: see test_soak.py, test_fork_in_the_middle_of_a_change.
+            if not self.is_balanced(provider.breaker.status(), 1):
                 return 4
         self.mode = "healthy"
         for provider in self.providers[:: len(self.providers) // 10]:
@@ -600,9 +616,9 @@ class Soak:
             await next(fn for kind, fn in provider.sites if kind == "async")()
 
     @staticmethod
-    def is_balanced(status):
+    def is_balanced(status, torn=0):
         ended = status.probes_succeeded + status.probes_failed + status.probes_released
-        return status.probes_started == ended
+        return abs(status.probes_started - ended) <= torn
 
     # ------------------------------------------------------------------------------------------------ draining
     def drain(self):
@@ -808,6 +824,7 @@ def main(arguments=None):
     parser.add_argument("--json", action="store_true", help="the summary as one JSON object")
     parser.add_argument("--sabotage", action="store_true", help="do one thing wrong of each kind: all must be found")
     given = parser.parse_args(arguments)
+    faulthandler.enable()
     # What Python 3.12 says of forks beside threads is what this is about.
     warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)
     summary = Soak(given.seconds, given.seed, given.sabotage).run()
