@@ -75,15 +75,20 @@ class LockedCircuit:
                 if act is not self._ask:
                     self._inbox.append((act, args))
                 return None
-            result = self._perform_locked(act, args)
-            # Bounded: if making one good leads to the next, the rest waits for whoever comes next.
-            for _ in range(_MOST_AT_ONCE):
-                # Popped rather than looked at: a finaliser may come between two reports and make them all good.
-                try:
-                    waiting, its_args = self._inbox.popleft()
-                except IndexError:
-                    break
-                self._perform_locked(waiting, its_args)
+            try:
+                result = self._perform_locked(act, args)
+                # Bounded: if making one good leads to the next, the rest waits for whoever comes next.
+                for _ in range(_MOST_AT_ONCE):
+                    # Popped rather than looked at: a finaliser may come between two reports and make them all good.
+                    try:
+                        waiting, its_args = self._inbox.popleft()
+                    except IndexError:
+                        break
+                    self._perform_locked(waiting, its_args)
+            finally:
+                # Once more: a signal handler that raises may cut short the clean-up of the act itself, and
+                # a flag that stays behind would refuse everything for good.
+                self._busy = 0
         if self._outbox:
             self._hub.deliver()
         return result
