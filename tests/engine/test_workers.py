@@ -193,15 +193,24 @@ def test_a_worker_that_is_given_work_just_as_it_would_end(pool):
 def test_a_worker_that_was_refused_its_end_goes_on(pool, monkeypatch):
     """It waits for the work that it was promised."""
     monkeypatch.setattr(workers, "IDLE_SECONDS", 0.001)
+    asked = []
+
+    class Promised(list):
+        """Workers that somebody has just taken, whenever they ask."""
+
+        def remove(self, worker):
+            asked.append(worker)
+            raise ValueError
+
+    pool.idle = Promised()
     worker = pool.take()
     ident, _ = perform(worker, threading.get_ident)
-    try:
-        taken = pool.idle.pop()
-    except IndexError:
-        pytest.skip("it ended before it could be taken")
-    threading.Event().wait(0.01)
+    until(lambda: len(asked) > 2)
 
-    assert (ident, None) == perform(taken, threading.get_ident)
+    assert (worker, 1) == (asked[0], pool.workers)
+    assert (ident, None) == perform(pool.take(), threading.get_ident)
+    pool.idle = list(pool.idle)
+    until(lambda: pool.workers == 0)
 
 
 def test_a_thread_that_can_not_be_started(pool, monkeypatch):
