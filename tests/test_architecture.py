@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import ast
+import dis
+import sys
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from types import CodeType
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "resilience"
@@ -28,6 +36,7 @@ FLOORS = {
     "_assembly": 4,
     "_compose": 4,
     "_describe": 4,
+    "_forks": 4,
     "_marks": 4,
     "_proxy": 4,
     "_registry": 4,
@@ -342,6 +351,45 @@ def test_public_names_are_listed():
     assert [] == [name for name in listed if not hasattr(resilience, name)]
 
 
+def code_in(code: CodeType) -> Iterator[CodeType]:
+    """A code object and all that are defined in it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from code_in(constant)
+
+
+def holes(module: CodeType) -> list[str]:
+    """Jumps back that the `try` or `with` around them does not guard: an exception of a signal handler passes it by there."""
+    found = []
+    for code in code_in(module):
+        instructions = list(dis.get_instructions(code))
+        # Generators and coroutines are guarded as a whole, which cleans nothing up.
+        whole = {
+            instruction.offset
+            for instruction in instructions
+            if (instruction.opname, instruction.arg) == ("CALL_INTRINSIC_1", 3)
+        }
+        entries = dis.Bytecode(code).exception_entries
+
+        def guard(offset, entries=entries, whole=whole):
+            return next((e.target for e in entries if e.start <= offset < e.end and e.target not in whole), None)
+
+        for before, jump in pairwise(instructions):
+            if jump.opname == "JUMP_BACKWARD":
+                around = guard(jump.argval)
+                if around is not None and guard(before.offset) == around != guard(jump.offset):
+                    found.append(f"{code.co_qualname}:{jump.positions.lineno}")
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=module_name)
+def test_no_clean_up_is_passed_by(path):
+    """I8: no loop stands where CPython 3.13 leaves a hole in the `try` or `with` around it (cpython#130279)."""
+    if sys.version_info[:2] == (3, 13) and "cli" not in path.parts:
+        assert [] == holes(compile(path.read_text(), str(path), "exec"))
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -401,6 +449,12 @@ def test_an_impure_core_is_found():
     assert 2 == len(
         impure_imports(module_of("import time\ndef f():\n    from asyncio import sleep", "resilience._core.x"))
     )
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 13), reason="the compiler of 3.13 makes such holes")
+def test_a_hole_is_found():
+    """The rule of clean-ups can fail."""
+    assert ["f:3"] == holes(compile("def f(x):\n try:\n  while x: x()\n finally: x.end()", "", "exec"))
 
 
 def test_a_cycle_is_found():

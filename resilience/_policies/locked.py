@@ -75,24 +75,15 @@ class LockedCircuit:
                 if act is not self._ask:
                     self._inbox.append((act, args))
                 return None
-            try:
-                result = self._perform_locked(act, args)
-                # Bounded: if making one good leads to the next, the rest waits for whoever comes next.
-                for _ in range(_MOST_AT_ONCE):
-                    # Popped rather than looked at: a finaliser may come between two reports and make them all good.
-                    try:
-                        waiting, its_args = self._inbox.popleft()
-                    except IndexError:
-                        break
-                    self._perform_locked(waiting, its_args)
-            finally:
-                # Once more: a signal handler that raises may cut short the clean-up of the act itself, and
-                # a flag that stays behind would refuse everything for good.
-                self._busy = 0
+            result = self._perform_locked(act, args)
+            if self._inbox:
+                self._make_good()
         if self._outbox:
             self._hub.deliver()
         return result
 
+    # No loop stands directly in a `try` or `with` that must clean up: where a signal handler raises at the
+    # jump back, CPython 3.13 passes them by (cpython#130279). tests/test_architecture.py looks for more.
     def _perform_locked(self, act: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         try:
             self._busy = get_ident()
@@ -102,9 +93,23 @@ class LockedCircuit:
                 clock = self._services.clock
                 result = act(*args, clock.monotonic(), clock.time_ns())
             # Still busy: the events of whoever comes in between belong after these.
-            events = self.circuit.events
-            while events:
-                self._hub.put(events.pop(0))
+            if self.circuit.events:
+                self._hand_over_events()
             return result
         finally:
             self._busy = 0
+
+    def _hand_over_events(self) -> None:
+        events = self.circuit.events
+        while events:
+            self._hub.put(events.pop(0))
+
+    def _make_good(self) -> None:
+        # Bounded: if making one good leads to the next, the rest waits for whoever comes next.
+        for _ in range(_MOST_AT_ONCE):
+            # Popped rather than looked at: a finaliser may come between two reports and make them all good.
+            try:
+                act, args = self._inbox.popleft()
+            except IndexError:
+                break
+            self._perform_locked(act, args)

@@ -94,12 +94,15 @@ class ManualClock:
 
     def _next_until(self, target: float) -> Pending | None:
         with self._lock:
-            while self._due and self._due[0][0] <= target:
-                when, _, pending = heapq.heappop(self._due)
-                if not pending.cancelled:
-                    self._now = max(self._now, when)
-                    return pending
-            return None
+            return self._pop_until(target)
+
+    def _pop_until(self, target: float) -> Pending | None:
+        while self._due and self._due[0][0] <= target:
+            when, _, pending = heapq.heappop(self._due)
+            if not pending.cancelled:
+                self._now = max(self._now, when)
+                return pending
+        return None
 
 
 class Pending:
