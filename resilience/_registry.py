@@ -6,18 +6,17 @@ in its place for what is decorated or looked up inside a block.
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
+from resilience import _forks as forks
 from resilience._clock import SYSTEM_CLOCK, Clock, is_real
 from resilience._core.checks import Faults
 from resilience._core.config import BreakerConfig, BulkheadConfig
 from resilience._core.events import ConfigConflict, Event
-from resilience._engine import workers
 from resilience._events import Hub
 from resilience._policies.bulkhead import SharedBulkhead
 from resilience._policies.circuit_breaker import CircuitBreaker
@@ -61,7 +60,7 @@ class Registry:
         self._watchers: weakref.WeakSet[ClockWatcher] = weakref.WeakSet()
         self._forked: weakref.WeakSet[ForkWatcher] = weakref.WeakSet()
         self.hub = Hub(lambda: self._clock)
-        _ALL.add(self)
+        forks.watch(self)
 
     # ------------------------------------------------------------------------------------------------ names
     def breaker(self, name: str, config: BreakerConfig | None = None) -> CircuitBreaker:
@@ -197,6 +196,10 @@ class Registry:
         """Tell `watcher`, held weakly, in a forked child."""
         self._forked.add(watcher)
 
+    def locks(self) -> list[threading.RLock]:
+        """What a fork has to wait for: whoever holds one is in the middle of a change."""
+        return [breaker.lock for breaker in self]
+
     def after_fork(self) -> None:
         """In the child: nobody here holds a lock, a slot or a probe."""
         self._lock = threading.RLock()
@@ -225,7 +228,6 @@ class ForkWatcher(Protocol):
         """Start afresh."""
 
 
-_ALL: weakref.WeakSet[Registry] = weakref.WeakSet()
 _DEFAULT = Registry()
 _CURRENT: ContextVar[Registry | None] = ContextVar("resilience_registry", default=None)
 
@@ -270,13 +272,3 @@ def _is_event_type(candidate: object) -> bool:
 def _from_default_registry(name: str, config: BreakerConfig) -> CircuitBreaker:
     """Where a pickled breaker is found again: by its name, in the process that loads it."""
     return _DEFAULT.breaker(name, config)
-
-
-def _after_fork_in_child() -> None:
-    workers.after_fork()
-    for registry in tuple(_ALL):
-        registry.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)

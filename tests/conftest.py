@@ -1,4 +1,4 @@
-"""What every test runs under: a fixed hypothesis profile and no sleeping."""
+"""What every test runs under: a fixed hypothesis profile and no sleeping; and threads that start at once."""
 
 from __future__ import annotations
 
@@ -47,3 +47,29 @@ def no_long_sleep(request):
         time.sleep = real_sleep
     # The error above may have been swallowed by the code under test or died with its thread.
     assert max(longest) <= SLEEP_LIMIT, f"a thread of this test asked for {max(longest):.3f} s of sleep"
+
+
+@pytest.fixture
+def together():
+    """`together(n, work)`: run `work(index)` in n threads that start at once; their results in order, exceptions included."""
+
+    def run(count, work, seconds=20):
+        start = threading.Barrier(count)
+        results = [None] * count
+
+        def one(index):
+            start.wait(10)
+            try:
+                results[index] = work(index)
+            except BaseException as exc:
+                results[index] = exc
+
+        threads = [threading.Thread(target=one, args=(index,), daemon=True) for index in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(seconds)
+        assert not any(thread.is_alive() for thread in threads), "deadlock"
+        return results
+
+    return run

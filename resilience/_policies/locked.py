@@ -58,11 +58,18 @@ class LockedCircuit:
         self._real = published
         self._section(self.circuit.publish, published)
 
+    @property
+    def lock(self) -> threading.RLock:
+        """What a change holds from its beginning to its end."""
+        return self._lock
+
     def after_fork(self) -> None:
-        """In the child: nobody here holds the lock, and the parent's probe is not ours."""
-        self._lock = threading.RLock()
-        self._busy = 0
-        self._inbox.clear()
+        """In the child: the parent's probe is not ours, and nobody else is in the middle of a change."""
+        # Where the fork itself came out of one, from a handler or a finaliser, that change goes on here as well.
+        if self._busy != get_ident():
+            self._lock = threading.RLock()
+            self._busy = 0
+            self._inbox.clear()
         self._section(self.circuit.abandon_probes)
 
     def _section(self, act: Callable[..., Any], *args: Any) -> Any:

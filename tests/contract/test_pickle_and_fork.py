@@ -16,6 +16,7 @@ import threading
 
 import pytest
 import tenacity
+from forking import in_child, needs_fork
 
 from resilience import (
     BreakerConfig,
@@ -228,38 +229,7 @@ def test_enum_members_stay_themselves(word, protocol):
 
 
 # ------------------------------------------------------------------------------------------ fork
-fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-
-
-def in_child(check):
-    """Run `check` in a forked child; its exception's text comes back."""
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.close(reading)
-            try:
-                check()
-                report = b"ok"
-            except BaseException as exc:
-                report = f"{type(exc).__name__}: {exc}".encode()[:4000]
-            os.write(writing, report)
-        finally:
-            os._exit(0)
-    os.close(writing)
-    import select
-
-    ready, _, _ = select.select([reading], [], [], 5)
-    report = os.read(reading, 4096) if ready else b"the child hangs"
-    os.close(reading)
-    if not ready:
-        os.kill(pid, 9)
-    os.waitpid(pid, 0)
-    return report.decode()
-
-
-@fork
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@needs_fork
 def test_bulkhead_starts_full_in_the_child(registry):
     """I19: in a forked child a bulkhead starts full (of free slots)."""
     pool = registry.bulkhead("pool", BulkheadConfig(2))
@@ -281,8 +251,7 @@ def test_bulkhead_starts_full_in_the_child(registry):
     assert "ok" == one()
 
 
-@fork
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@needs_fork
 def test_slots_held_across_a_fork_do_not_overfill_the_child(registry):
     """I8: a call that was in flight at the fork ends in the child too, without a slot too many."""
     pool = registry.bulkhead("pool", BulkheadConfig(1))
@@ -325,8 +294,7 @@ def test_slots_held_across_a_fork_do_not_overfill_the_child(registry):
     assert "1 0" == text
 
 
-@fork
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@needs_fork
 def test_parents_probe_is_not_the_childs(registry, clock, trips_at):
     """I19: the parent's probe is not the child's: the child may probe at once."""
     shared = registry.breaker("api", trips_at(1, cooldown=30))
@@ -348,8 +316,7 @@ def test_parents_probe_is_not_the_childs(registry, clock, trips_at):
     assert CircuitState.CLOSED is shared.state
 
 
-@fork
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@needs_fork
 def test_state_goes_along_into_the_child(registry, clock, trips_at):
     """Section 4: in memory, per process: the child starts from what the parent knew."""
     shared = registry.breaker("api", trips_at(1, cooldown=30))
@@ -363,8 +330,7 @@ def test_state_goes_along_into_the_child(registry, clock, trips_at):
     assert shared.is_open()
 
 
-@fork
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@needs_fork
 def test_fork_while_another_thread_is_in_the_critical_section(registry, trips_at, monkeypatch):
     """I19: a lock held by a thread that is not in the child never hangs it (the log's stream has locks of its own)."""
     monkeypatch.setattr(logging.getLogger("resilience"), "disabled", True)
@@ -400,8 +366,7 @@ def test_fork_while_another_thread_is_in_the_critical_section(registry, trips_at
             thread.join(5)
 
 
-@fork
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@needs_fork
 def test_waiters_of_the_parent_are_not_in_the_childs_line(registry):
     """I19: the line is empty in the child."""
     pool = registry.bulkhead("pool", BulkheadConfig(1))
@@ -428,8 +393,7 @@ def test_waiters_of_the_parent_are_not_in_the_childs_line(registry):
         waiter.join(5)
 
 
-@fork
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@needs_fork
 def test_worker_threads_start_anew_in_the_child(registry):
     """I19: workers are threads of the parent; the child makes its own."""
     from resilience import interruptible
@@ -449,8 +413,7 @@ def test_worker_threads_start_anew_in_the_child(registry):
     assert "ok" == in_child(check)
 
 
-@fork
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@needs_fork
 def test_fork_inside_a_worker(registry):
     """I19: a fork from inside a worker thread harms neither side."""
     from resilience import interruptible
@@ -471,8 +434,7 @@ def test_fork_inside_a_worker(registry):
     assert "ok" == fn()
 
 
-@fork
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@needs_fork
 def test_async_timer_in_the_child(registry):
     """I19: a timed async function works in a child that makes a loop of its own."""
 
@@ -495,8 +457,7 @@ def test_async_timer_in_the_child(registry):
     assert "ok" == in_child(check)
 
 
-@fork
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@needs_fork
 def test_default_registry_reacts_to_a_fork_too():
     """I19: every registry that lives is told."""
     with use_registry(Registry()) as mine:
@@ -560,8 +521,7 @@ def test_spawned_child_gets_references_by_name(tmp_path):
     assert (0, "ok\n") == (ran.returncode, ran.stdout), ran.stderr
 
 
-@fork
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@needs_fork
 def test_events_are_delivered_in_the_child_although_the_parents_thread_was_delivering(registry):
     """I19, section 12: a thread that was delivering at the fork is not in the child; events must flow there all the same."""
     shared = registry.breaker("api", BreakerConfig())

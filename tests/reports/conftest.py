@@ -136,32 +136,6 @@ def world(request):
 
 
 @pytest.fixture
-def together():
-    """`together(n, work)`: `work(index)` in n threads that start at once; the results in order, also exceptions."""
-
-    def run(count, work, seconds=10):
-        start = threading.Barrier(count)
-        results = [None] * count
-
-        def one(index):
-            start.wait(seconds)
-            try:
-                results[index] = work(index)
-            except Exception as exc:
-                results[index] = exc
-
-        threads = [threading.Thread(target=one, args=(index,), daemon=True) for index in range(count)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(seconds)
-        assert not any(thread.is_alive() for thread in threads), "a thread hangs"
-        return results
-
-    return run
-
-
-@pytest.fixture
 def spin():
     """`await spin()`: let every task of the loop run as far as it can."""
 

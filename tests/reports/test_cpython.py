@@ -6,7 +6,6 @@ import asyncio
 import gc
 import logging
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import time
 from datetime import UTC, datetime
 
 import pytest
+from forking import in_child, needs_fork
 
 from resilience import (
     BreakerConfig,
@@ -247,36 +247,6 @@ def test_an_earlier_cancel_survives_a_timer_that_is_due_in_the_same_turn(registr
 
 
 # ------------------------------------------------------------------------------------------ fork, signals, collector
-def needs_fork(test):
-    """Skip where there is no fork, and bear Python's own warning about threads."""
-    test = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")(test)
-    return pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")(test)
-
-
-def in_child(check):
-    """Run `check` in a forked child: "ok", its exception's text, or that it hangs."""
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            try:
-                check()
-                report = b"ok"
-            except BaseException as error:
-                report = repr(error).encode()[:4000]
-            os.write(writing, report)
-        finally:
-            os._exit(0)
-    os.close(writing)
-    ready, _, _ = select.select([reading], [], [], 5)
-    report = os.read(reading, 4096) if ready else b"the child hangs"
-    os.close(reading)
-    if not ready:
-        os.kill(pid, 9)
-    os.waitpid(pid, 0)
-    return report.decode()
-
-
 class StoppableClock(ManualClock):
     """A clock at which one thread can be made to stop, wherever in the library it reads the time."""
 

@@ -598,8 +598,7 @@ class Soak:
                 return 2
             if provider.breaker.circuit._probes:
                 return 3
-            # One may be torn: see test_soak.py, test_fork_in_the_middle_of_a_change.
-            if not self.is_balanced(provider.breaker.status(), 1):
+            if not self.is_balanced(provider.breaker.status()):
                 return 4
         self.mode = "healthy"
         for provider in self.providers[:: len(self.providers) // 10]:
@@ -616,9 +615,8 @@ class Soak:
             await next(fn for kind, fn in provider.sites if kind == "async")()
 
     @staticmethod
-    def is_balanced(status, torn=0):
-        ended = status.probes_succeeded + status.probes_failed + status.probes_released
-        return abs(status.probes_started - ended) <= torn
+    def is_balanced(status):
+        return status.probes_started == status.probes_succeeded + status.probes_failed + status.probes_released
 
     # ------------------------------------------------------------------------------------------------ draining
     def drain(self):
