@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from scheduler import Explorer
 
 from resilience import Registry
 from resilience.testing import ManualClock
 
 
-def _load():
-    # Under importlib mode a test's neighbours can't be imported by name.
-    name = "resilience_tests_scheduler"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name("scheduler.py"))
-        sys.modules[name] = module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    return sys.modules[name]
-
-
-@pytest.fixture
-def scheduler():
-    """The module: `Race`, `Found`, and what its own tests need."""
-    return _load()
-
-
 @pytest.fixture(scope="package")
 def explorer():
     """One for all tests: where tracing ends and begins again, Python 3.13 gives no more bytecodes of code it knows."""
-    explorer = _load().Explorer()
+    explorer = Explorer()
     yield explorer
     explorer.close()
 
@@ -49,18 +32,6 @@ def explore(request, explorer):
 
     run.explorer = explorer
     return run
-
-
-@pytest.fixture
-def race(scheduler):
-    """`race(bodies, watched, check, …)`: one fresh world."""
-    return scheduler.Race
-
-
-@pytest.fixture
-def found(scheduler):
-    """What an exploration raises for a schedule that breaks a promise."""
-    return scheduler.Found
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ How a schedule is run
     is a list of choices and can be run again.
 
 Where it matters who goes on
-    `OWN` lists the bytecodes that touch nothing but the frame's own stack and fast locals
+    `bytecodes.OWN` lists the bytecodes that touch nothing but the frame's own stack and fast locals
     (or compare and add numbers, which nobody can change). What another thread does before or
     after them makes no difference. Everything else, also a bytecode nobody has
     heard of, is an *access* to a place: an attribute by its name, a cell or a global by its
@@ -40,9 +40,6 @@ of one C call, and Python code of others (logging, say), which runs in one go.
 from __future__ import annotations
 
 import builtins
-import dis
-import enum
-import functools
 import gc
 import itertools
 import logging
@@ -51,676 +48,18 @@ import sys
 import threading
 import time
 import types
-from collections import deque
-from contextvars import Context, ContextVar, Token
+from contextvars import Context, ContextVar
 from typing import NamedTuple
+
+from bytecodes import CONTAINERS, HARMLESS, HARMLESS_TYPES, HEAP, READING, Plan, follow
+from cooperative import Abort, Found, Thread, Threading
+from pictures import Picture
 
 from resilience._policies import circuit_breaker
 
-HEAP, LOCK = "the inside of containers and counters", "a lock"
 LINES_FIRST = sys.version_info >= (3, 13)
 """Python 3.13 forgets that bytecodes of a function were asked for when it runs without being traced, and takes notice
 of being asked again from the first line of a frame on, not when it is called."""
-
-OWN = frozenset(
-    [
-        "ASYNC_GEN_WRAP",
-        "BINARY_OP",
-        "BUILD_CONST_KEY_MAP",
-        "BUILD_LIST",
-        "BUILD_MAP",
-        "BUILD_SET",
-        "BUILD_SLICE",
-        "BUILD_STRING",
-        "BUILD_TUPLE",
-        "CACHE",
-        "CALL_INTRINSIC_1",
-        "CALL_INTRINSIC_2",
-        "CHECK_EG_MATCH",
-        "CHECK_EXC_MATCH",
-        "CLEANUP_THROW",
-        "COMPARE_OP",
-        "CONVERT_VALUE",
-        "COPY",
-        "COPY_FREE_VARS",
-        "DELETE_FAST",
-        "END_FOR",
-        "END_SEND",
-        "EXIT_INIT_CHECK",
-        "EXTENDED_ARG",
-        "FORMAT_SIMPLE",
-        "FORMAT_VALUE",
-        "FORMAT_WITH_SPEC",
-        "GET_AWAITABLE",
-        "GET_ITER",
-        "GET_YIELD_FROM_ITER",
-        "IMPORT_FROM",
-        "IMPORT_NAME",
-        "INTERPRETER_EXIT",
-        "IS_OP",
-        "JUMP_BACKWARD",
-        "JUMP_BACKWARD_NO_INTERRUPT",
-        "JUMP_FORWARD",
-        "KW_NAMES",
-        "LIST_APPEND",
-        "LIST_TO_TUPLE",
-        "LOAD_ASSERTION_ERROR",
-        "LOAD_BUILD_CLASS",
-        "LOAD_CLOSURE",
-        "LOAD_CONST",
-        "LOAD_FAST",
-        "LOAD_FAST_AND_CLEAR",
-        "LOAD_FAST_CHECK",
-        "LOAD_FAST_LOAD_FAST",
-        "MAKE_CELL",
-        "MAKE_FUNCTION",
-        "MAP_ADD",
-        "NOP",
-        "POP_EXCEPT",
-        "POP_JUMP_BACKWARD_IF_NONE",
-        "POP_JUMP_BACKWARD_IF_NOT_NONE",
-        "POP_JUMP_FORWARD_IF_NONE",
-        "POP_JUMP_FORWARD_IF_NOT_NONE",
-        "POP_JUMP_IF_NONE",
-        "POP_JUMP_IF_NOT_NONE",
-        "POP_TOP",
-        "PRECALL",
-        "PUSH_EXC_INFO",
-        "PUSH_NULL",
-        "RAISE_VARARGS",
-        "RERAISE",
-        "RESUME",
-        "RETURN_CONST",
-        "RETURN_GENERATOR",
-        "RETURN_VALUE",
-        "SEND",
-        "SET_ADD",
-        "SET_FUNCTION_ATTRIBUTE",
-        "STORE_FAST",
-        "STORE_FAST_LOAD_FAST",
-        "STORE_FAST_STORE_FAST",
-        "SWAP",
-        "UNARY_INVERT",
-        "UNARY_NEGATIVE",
-        "UNARY_POSITIVE",
-        "UNPACK_SEQUENCE",
-        "YIELD_VALUE",
-    ]
-)
-"""Nobody else can tell whether these come before or after anything. The operands of comparisons and operators are
-numbers, texts and enum members throughout the library, and what is unpacked is a tuple."""
-
-# Looked at beneath the last one: does it leave a real bool, so that a jump on it reads nothing?
-_BOOLS = frozenset({"COMPARE_OP", "IS_OP", "CONTAINS_OP", "UNARY_NOT", "TO_BOOL", "CHECK_EXC_MATCH"})
-_LOADS = frozenset(["LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "LOAD_SUPER_METHOD"])
-_CALLS = frozenset(["CALL", "CALL_KW", "CALL_FUNCTION_EX"])
-# No function of the library returns a container that others change.
-_FRESH = _CALLS | frozenset(
-    ["BUILD_LIST", "BUILD_TUPLE", "BUILD_MAP", "BUILD_SET", "BINARY_OP", "COMPARE_OP", "GET_ITER", "MAKE_FUNCTION"]
-)
-
-# Calls into C, by name: those of no effect on the place, and those that only read. All others write.
-_HARMLESS = frozenset(
-    [
-        "isinstance",
-        "issubclass",
-        "get_ident",
-        "round",
-        "abs",
-        "monotonic",
-        "time_ns",
-        "monotonic_ns",
-        "hash",
-        "id",
-        "callable",
-        "exc_info",
-        "_getframe",
-        "copy_context",
-        "append_own",
-    ]
-)
-_READING = frozenset(
-    [
-        "len",
-        "repr",
-        "getattr",
-        "hasattr",
-        "sorted",
-        "min",
-        "max",
-        "sum",
-        "any",
-        "all",
-        "get",
-        "copy",
-        "items",
-        "keys",
-        "values",
-        "count",
-        "index",
-        "__len__",
-        "__repr__",
-        "__contains__",
-        "__getitem__",
-        "__iter__",
-    ]
-)
-_HARMLESS_TYPES = (str, int, float, bool, bytes, type(None), tuple, range, frozenset, enum.Enum, type, types.ModuleType)
-
-
-class Step(NamedTuple):
-    """What is known of one bytecode before it runs."""
-
-    place: str | None
-    """Where it reads or writes; None where it depends on the object, which `path` leads to."""
-    writes: bool
-    path: tuple | None = None
-    """The names that lead to the container, function or method in question, beginning with a local; None if unknown."""
-    argument: tuple | None = None
-    """The same for the first argument of a call."""
-    is_call: bool = False
-    pushes: bool = True
-    """It may leave on the stack what it has read."""
-
-
-class Plan:
-    """The bytecodes of a code object: its steps by offset, and where its stack is empty."""
-
-    def __init__(self, code):
-        # Names rather than the object: wrappers are made anew for each schedule.
-        self.key = (code.co_filename, code.co_qualname, code.co_firstlineno)
-        self.instructions = [one for one in dis.get_instructions(code) if one.opname not in ("CACHE", "EXTENDED_ARG")]
-        self.depths = _depths(code, self.instructions)
-        self.fresh = code.co_name == "__init__"
-        self.empty = frozenset(offset for offset, depth in self.depths.items() if depth == 0)
-        self.steps = {}
-        for index, one in enumerate(self.instructions):
-            step = None if one.opname in OWN else self._step(index, one)
-            if step is not None:
-                self.steps[one.offset] = step
-
-    def _step(self, index, one):
-        name = one.opname
-        if name in _LOADS:
-            return Step(f".{_text(one.argval)}", False, self._path(index))
-        if name in ("STORE_ATTR", "DELETE_ATTR"):
-            # Nobody else knows an object that is being made.
-            if self.fresh:
-                return None
-            if self.instructions[index - 1].opname == "SWAP":
-                index = self._read_of(index)
-            return Step(f".{one.argval}", True, self._path(index), pushes=False)
-        if name.endswith(("_DEREF", "_CLASSDEREF", "_GLOBAL", "_NAME")) or name == "LOAD_FROM_DICT_OR_GLOBALS":
-            kind = "cell" if "DEREF" in name else "global"
-            return Step(f"{kind} {one.argval}", not name.startswith("LOAD"))
-        if "JUMP_IF" in name or name.startswith("POP_JUMP") or name in ("TO_BOOL", "UNARY_NOT"):
-            before = self.instructions[index - 1]
-            if before.opname in _BOOLS and not one.is_jump_target:
-                return None
-            return Step(None, False, self._path(index), pushes=False)
-        if name == "FOR_ITER":
-            if self.instructions[index - 1].opname == "GET_ITER":
-                index -= 1
-            return Step(None, False, self._path(index))
-        if name in ("CONTAINS_OP", "LIST_EXTEND", "SET_UPDATE", "DICT_MERGE", "DICT_UPDATE"):
-            return Step(None, False, self._path(index))
-        if name in ("BINARY_SUBSCR", "STORE_SUBSCR", "DELETE_SUBSCR"):
-            return Step(None, name != "BINARY_SUBSCR", self._path(self._start_of(index, 1)))
-        if name in ("CALL", "CALL_KW"):
-            start = self._start_of(index, one.arg + (name == "CALL_KW"))
-            path = None if start is None else self._path(start)
-            if path == ():
-                return None  # a comprehension, or a function that was just made
-            argument = self._path(self._start_of(index, one.arg - 1 + (name == "CALL_KW"))) if one.arg else None
-            return Step(None, True, path, argument, is_call=True)
-        if name in ("CALL_FUNCTION_EX", "BEFORE_WITH", "WITH_EXCEPT_START"):
-            return Step(None, True, None, is_call=True)
-        return Step(HEAP, True)
-
-    def _start_of(self, index, count):
-        """Where the code that pushes the last `count` values before an instruction begins; None if that can't be told."""
-        # In 3.11 what a call takes is off the books from its PRECALL on.
-        while self.instructions[index - 1].opname in ("PRECALL", "KW_NAMES"):
-            index -= 1
-        depth = self.depths.get(self.instructions[index].offset)
-        if depth is None:
-            return None
-        for place in range(index, -1, -1):
-            here = self.depths.get(self.instructions[place].offset)
-            if here == depth - count:
-                return place
-            if here is None or here < depth - count:
-                return None
-        return None
-
-    def _read_of(self, index):
-        """Where `x.a += 1` has x on the stack, and reads what it writes in the end; None if it is something else."""
-        for place in range(index - 1, 0, -1):
-            one = self.instructions[place]
-            if one.opname == "LOAD_ATTR" and one.argval == self.instructions[index].argval:
-                return place - 1 if self.instructions[place - 1].opname == "COPY" else None
-        return None
-
-    def _path(self, index):
-        """The names by which what is on the stack before an instruction was reached; none for what nobody else has."""
-        names = []
-        index = index or 0
-        while index:
-            index -= 1
-            one = self.instructions[index]
-            if one.opname in _LOADS:
-                names.append(_text(one.argval))
-            elif one.opname in ("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_DEREF", "LOAD_CLASSDEREF"):
-                return (one.argval, *reversed(names))
-            elif one.opname in ("LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST"):
-                return (one.argval[1], *reversed(names))
-            elif one.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-                return (None, one.argval, *reversed(names))
-            elif one.opname == "LOAD_CONST" or (not names and one.opname in _FRESH):
-                return ()
-            elif one.opname not in ("PUSH_NULL", "PRECALL", "KW_NAMES", "COPY"):
-                return None
-        return None
-
-
-def _follow(path, frame):
-    """The object that a path leads to, and whether there is one."""
-    if path is None:
-        return None, False
-    if not path:
-        return None, True
-    first, *names = path
-    try:
-        if first is not None:
-            thing = frame.f_locals[first]
-        else:
-            name = names.pop(0)
-            thing = frame.f_globals[name] if name in frame.f_globals else getattr(builtins, name)
-        for name in names:
-            thing = getattr(thing, name)
-    except (LookupError, AttributeError):
-        return None, False
-    return thing, True
-
-
-def _text(argval):
-    return argval if isinstance(argval, str) else argval[-1]
-
-
-def _depths(code, instructions):
-    """How high the stack is before each instruction."""
-    follows = {one.offset: after for one, after in itertools.pairwise(instructions)}
-    by_offset = {one.offset: one for one in instructions}
-    depths, todo = {}, [(instructions[0].offset, 0)]
-    todo += [(entry.target, entry.depth + 1 + entry.lasti) for entry in dis.Bytecode(code).exception_entries]
-    while todo:
-        offset, depth = todo.pop()
-        if offset in depths or offset not in by_offset:
-            continue
-        depths[offset] = depth
-        one = by_offset[offset]
-        arg = one.arg if one.opcode >= dis.HAVE_ARGUMENT else None
-        if one.opcode in dis.hasjrel or one.opcode in dis.hasjabs:
-            todo.append((one.argval, depth + dis.stack_effect(one.opcode, arg, jump=True)))
-        ends = one.opname in ("RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE")
-        always = one.opname.startswith("JUMP_") and "IF" not in one.opname
-        if not ends and not always and offset in follows:
-            todo.append((follows[offset].offset, depth + dis.stack_effect(one.opcode, arg, jump=False)))
-    return depths
-
-
-# ------------------------------------------------------------------------------------------------ what a state is
-_ATOMS = frozenset({int, float, str, bool, bytes, type(None), complex})
-_OPAQUE_MODULES = (
-    "resilience._registry",
-    "resilience._site",
-    "resilience._settings",
-    "resilience._assembly",
-    "resilience.catalogue",
-    "resilience._core.config",
-    "resilience._core.rule",
-    "resilience._policies.guard",
-    "resilience._compose",
-)
-_OPAQUE = (type, types.ModuleType, types.CodeType, types.FrameType, types.TracebackType, ContextVar, Context, Token)
-_CONTAINERS = (list, deque, dict, set, itertools.count)
-CONSTANT = frozenset(
-    [
-        "_classify",
-        "_config",
-        "_failing_guards",
-        "_guards",
-        "_home",
-        "_hub",
-        "_limit",
-        "_name",
-        "_services",
-        "_within",
-        "bare",
-        "by_kind",
-        "config",
-        "longest",
-        "limit",
-        "mark",
-        "max_in_flight",
-        "max_waiting",
-        "name",
-        "tick",
-    ]
-)
-"""Attributes that are set once and lead to nothing that changes, or to nothing else that is not reached otherwise."""
-
-
-class Picture:
-    """A value for the state reachable from some objects: equal for equal states of different schedules.
-
-    With `only` it is the value of one place: of an attribute in all objects, or of all containers.
-    """
-
-    kinds: dict = {}
-
-    def __init__(self, only=None, names=None):
-        self.out = []
-        self.numbers = {}
-        self.kept = []
-        self.only = only
-        self.names = names
-        self.name = ""
-        self.seen_of_it = []
-
-    def value(self):
-        return hash(tuple(self.out if self.only is None else self.seen_of_it))
-
-    def add(self, thing):
-        kind = type(thing)
-        out = self.out
-        if kind in _ATOMS:
-            out.append(thing)
-            return
-        number = self.numbers.get(id(thing))
-        if number is not None:
-            out.append(number)
-            return
-        self.numbers[id(thing)] = len(self.numbers)
-        self.kept.append(thing)
-        how = self.kinds.get(kind)
-        if how is None:
-            how = self.kinds[kind] = _way_to_see(kind)
-        out.append(kind.__name__)
-        how(self, thing)
-
-    def in_turn(self, thing):
-        start = len(self.out)
-        for one in tuple(thing):
-            self.add(one)
-        self.out.append(len(thing))
-        if self.only is not None and self.only[0] != ".":
-            self.seen_of_it.append((self.numbers[id(thing)], *self.out[start:]))
-
-    def by_key(self, thing):
-        start = len(self.out)
-        for key, one in tuple(thing.items()):
-            self.add(key)
-            self.add(one)
-        self.out.append(len(thing))
-        if self.only is not None and self.only[0] != ".":
-            self.seen_of_it.append((self.numbers[id(thing)], *self.out[start:]))
-
-    def attributes(self, thing, names):
-        for name in names:
-            if name in CONSTANT and self.names is None:
-                continue
-            try:
-                one = getattr(thing, name)
-            except AttributeError:
-                self.out.append(f"no {name}")
-                continue
-            self.attribute(thing, name, one)
-
-    def attribute(self, thing, name, one):
-        if self.names is not None:
-            before, self.name = self.name, f"{self.name}.{name}"
-            if type(one) not in _ATOMS:
-                self.names.setdefault(id(one), self.name)
-            if name not in CONSTANT:
-                self.add(one)
-            self.name = before
-            return
-        start = len(self.out)
-        self.add(one)
-        if self.only is not None and self.only[1:] == name:
-            self.seen_of_it.append((self.numbers[id(thing)], self.out[start], self.numbers.get(id(one))))
-
-
-def _way_to_see(kind):
-    if issubclass(kind, enum.Enum):
-        return lambda picture, thing: picture.out.append(thing.name)
-    if issubclass(kind, _OPAQUE) or kind.__module__.startswith(_OPAQUE_MODULES):
-        return lambda picture, thing: picture.out.append(getattr(thing, "__name__", ""))
-    if issubclass(kind, dict):
-        return Picture.by_key
-    if issubclass(kind, (tuple, list, deque)):
-        return Picture.in_turn
-    if issubclass(kind, (set, frozenset)):
-        return lambda picture, thing: picture.out.append(tuple(sorted(map(repr, thing))))
-    if kind is itertools.count:
-        return _see_count
-    if kind is types.FunctionType:
-        return _see_function
-    if kind is types.MethodType:
-        return lambda picture, thing: (picture.out.append(thing.__name__), picture.add(thing.__self__))
-    if kind is types.BuiltinMethodType:
-        return lambda picture, thing: (picture.out.append(thing.__name__), _see_owner(picture, thing.__self__))
-    if kind is functools.partial:
-        return lambda picture, thing: (picture.add(thing.func), picture.add(thing.args), picture.add(thing.keywords))
-    if issubclass(kind, BaseException):
-        return lambda picture, thing: (picture.add(thing.args), picture.add(thing.__dict__))
-    if kind in (types.CoroutineType, types.GeneratorType):
-        return lambda picture, thing: picture.out.append(thing.__qualname__)
-    if kind.__repr__ is not object.__repr__ and not hasattr(kind, "__slots__") and kind.__module__ == "builtins":
-        return lambda picture, thing: picture.out.append(getattr(thing, "__length_hint__", lambda: 0)())
-    slots = sorted(
-        {
-            name
-            for base in kind.__mro__
-            for name in (
-                [base.__dict__["__slots__"]]
-                if isinstance(base.__dict__.get("__slots__"), str)
-                else base.__dict__.get("__slots__", ())
-            )
-            if name not in ("__weakref__", "__dict__")
-        }
-    )
-
-    def see(picture, thing):
-        if slots:
-            picture.attributes(thing, slots)
-        for name, one in getattr(thing, "__dict__", {}).items():
-            if name not in CONSTANT or picture.names is not None:
-                picture.attribute(thing, name, one)
-
-    return see
-
-
-def _see_count(picture, thing):
-    picture.out.append(repr(thing))
-    if picture.only is not None and picture.only[0] != ".":
-        picture.seen_of_it.append((picture.numbers[id(thing)], repr(thing)))
-
-
-def _see_function(picture, thing):
-    picture.out.append(thing.__qualname__)
-    # Of compiled wrappers and our own bodies the cells hold the whole world, which is watched anyhow.
-    if "<lambda>" in thing.__qualname__ or "<locals>" in thing.__qualname__:
-        for cell in thing.__closure__ or ():
-            try:
-                picture.add(cell.cell_contents)
-            except ValueError:
-                picture.out.append("empty")
-
-
-def _see_owner(picture, owner):
-    if not isinstance(owner, types.ModuleType):
-        picture.add(owner)
-
-
-# ------------------------------------------------------------------------------------------------ locks and threads
-class CoopLock:
-    """`threading.Lock` in the hands of the explorer; also `threading.RLock`."""
-
-    reentrant = False
-
-    def __init__(self, explorer):
-        self.explorer = explorer
-        self.owner = None
-        self.held = 0
-        self.serial = explorer.next_lock()
-
-    def acquire(self, blocking=True, timeout=-1):
-        explorer = self.explorer
-        me = explorer.current
-        if not blocking or timeout >= 0:
-            explorer.is_tried(self.serial)
-        explorer.stop_at_lock(sys._getframe(0))
-        while not self.is_free_for(me):
-            if not blocking or timeout == 0:
-                return False
-            if not explorer.wait_for(self, timed=timeout > 0):
-                return False
-        self.owner = me
-        self.held += 1
-        if self.reentrant and me is not None and self.serial is not None:
-            me.locks = me.locks | {self.serial}
-        return True
-
-    def is_free_for(self, thread):
-        return not self.held or (self.reentrant and self.owner is thread)
-
-    def release(self):
-        # Whoever waits for a lock may as well go on later; who only tries it can tell when it is released.
-        if not self.reentrant or self.serial is None or self.serial in self.explorer.tried:
-            self.explorer.stop_at_lock(sys._getframe(0))
-        if not self.held or (self.reentrant and self.owner is not self.explorer.current):
-            raise RuntimeError("release unlocked lock")
-        self.held -= 1
-        if not self.held:
-            if self.reentrant and self.owner is not None:
-                self.owner.locks = self.owner.locks - {self.serial}
-            self.owner = None
-
-    def locked(self):
-        self.explorer.stop_at_lock(sys._getframe(0))
-        return bool(self.held)
-
-    def _is_owned(self):
-        return bool(self.held) and self.owner is self.explorer.current
-
-    def __enter__(self):
-        self.acquire()
-        return True
-
-    def __exit__(self, *exc):
-        self.release()
-
-
-class CoopRLock(CoopLock):
-    """`threading.RLock` in the hands of the explorer."""
-
-    reentrant = True
-
-
-Picture.kinds[CoopLock] = Picture.kinds[CoopRLock] = lambda picture, lock: picture.out.extend(
-    (lock.held, None if lock.owner is None else lock.owner.index)
-)
-
-
-class CoopThread:
-    """`threading.Thread` in the hands of the explorer."""
-
-    def __init__(self, explorer, target, name=None, daemon=None, args=()):
-        self._explorer, self._target, self._args, self._daemon = explorer, target, args, daemon
-
-    def start(self):
-        self._explorer.add(functools.partial(self._target, *self._args), daemon=True)
-
-
-class Threading:
-    """Stands for the module `threading` in the library's modules."""
-
-    def __init__(self, explorer):
-        self.Lock = functools.partial(CoopLock, explorer)
-        self.RLock = functools.partial(CoopRLock, explorer)
-        self.Thread = functools.partial(CoopThread, explorer)
-
-    def __getattr__(self, name):
-        return getattr(threading, name)
-
-
-class Abort(BaseException):
-    """Ends a thread whose schedule is of no more interest."""
-
-
-class Found(AssertionError):
-    """A schedule that breaks a promise."""
-
-
-class Thread:
-    """One of the threads of a schedule; it runs on a real thread that is used for all schedules."""
-
-    def __init__(self, explorer, index):
-        self.explorer = explorer
-        self.index = index
-        self.baton = threading.Lock()
-        self.baton.acquire()
-        self.chains = {}
-        self.renew(None)
-        self.real = threading.Thread(target=self._live, name=f"interleaving {index}", daemon=True)
-        self.real.start()
-
-    def renew(self, body, daemon=False, patience=0):
-        self.body = body
-        self.daemon = daemon
-        self.patience = patience
-        self.done = body is None
-        self.waiting = None
-        self.timed = False
-        self.frame = self.latest = None
-        self.chains.clear()
-        self.called = None
-        self.locks = frozenset()
-        self.result = self.error = None
-
-    def can_go_on(self):
-        if self.done:
-            return False
-        lock = self.waiting
-        return lock is None or lock.is_free_for(self) or (self.timed and self.patience > 0)
-
-    def _live(self):
-        before = sys.gettrace()
-        # Once for good: where tracing goes on and off while another thread stands in a traced bytecode, 3.12 crashes.
-        sys.settrace(self.explorer.tracer(self))
-        try:
-            while True:
-                self.baton.acquire()
-                if self.body is None:
-                    return
-                self._run()
-                self.explorer.finished(self)
-        finally:
-            sys.settrace(before)
-
-    def _run(self):
-        try:
-            # A context of its own, or a mark would be left behind for the next schedule.
-            self.result = Context().run(self.body)
-        except Abort:
-            pass
-        except BaseException as error:
-            self.error = error
-        finally:
-            self.frame = self.latest = None
-            self.done = True
 
 
 class Race(NamedTuple):
@@ -1136,36 +475,36 @@ class Explorer:
     def _access(self, me, step, frame):
         """What a bytecode whose place depends on an object will touch: (place, writes); None for nothing that matters."""
         path, writes = step.path, step.writes
-        thing, found = _follow(path, frame)
+        thing, found = follow(path, frame)
         if step.is_call:
             if not found:
                 return HEAP, True
             if isinstance(thing, (types.FunctionType, types.MethodType)):
                 return None  # a coroutine or generator is made, which is not yet begun
             name = getattr(thing, "__name__", "")
-            if isinstance(thing, type) or name in _HARMLESS:
+            if isinstance(thing, type) or name in HARMLESS:
                 if step.argument is None or thing not in (tuple, list, set, dict, frozenset, bool):
                     return None
                 owner, writes = None, False
             else:
-                owner, writes = getattr(thing, "__self__", None), name not in _READING
+                owner, writes = getattr(thing, "__self__", None), name not in READING
                 if name == "__set__":
                     owner = builtins  # a slot of the first argument
             if owner is None or isinstance(owner, types.ModuleType):
                 if step.argument is None:
                     return (HEAP, True) if owner is None else None
                 path = step.argument
-                owner, found = _follow(path, frame)
+                owner, found = follow(path, frame)
                 if not found:
                     return HEAP, writes
             thing = owner
         elif not found:
             return HEAP, writes
-        if isinstance(thing, _HARMLESS_TYPES) or not isinstance(thing, _CONTAINERS):
+        if isinstance(thing, HARMLESS_TYPES) or not isinstance(thing, CONTAINERS):
             kind = type(thing).__name__
             if kind == "list_iterator":
                 thing = thing.__reduce__()[1][0]
-            elif isinstance(thing, (ContextVar, Context)) or not step.is_call or isinstance(thing, _HARMLESS_TYPES):
+            elif isinstance(thing, (ContextVar, Context)) or not step.is_call or isinstance(thing, HARMLESS_TYPES):
                 return None
         place = self._place_of(me, thing, "", path)
         return None if place is None else (place, writes)
@@ -1182,7 +521,7 @@ class Explorer:
             self._learned = True
         if name in self._coarse:
             return name
-        thing, found = _follow(step.path, frame)
+        thing, found = follow(step.path, frame)
         if not found or thing is None:
             self._coarse.add(name)
             self._learned = True
@@ -1254,7 +593,7 @@ class Explorer:
                         if site in python:
                             me.called = site
                             return bytecode
-                        thing, found = _follow(step.path, frame)
+                        thing, found = follow(step.path, frame)
                         if not found or isinstance(thing, (types.FunctionType, types.MethodType)):
                             me.called = site
                             return bytecode

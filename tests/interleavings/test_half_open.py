@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from cooperative import Found
+from scheduler import Race
 
 from resilience import BreakerConfig, CircuitOpenError, CircuitState, Consecutive, FaultKind, breaker
 from resilience._core.circuit import Circuit
@@ -76,7 +78,7 @@ def cooled(quiet_registry):
 
 
 # ------------------------------------------------------------------------------------------------ who gets the probe
-def callers(race, cooled, count, probes):
+def callers(cooled, count, probes):
     def make():
         shared, _, _ = cooled(half_open_probes=probes)
         circuit, outbox = shared.circuit, shared._hub.outbox
@@ -90,14 +92,14 @@ def callers(race, cooled, count, probes):
             assert ["StateChanged", *["ProbeStarted"] * probes] == [type(event).__name__ for event in outbox]
             books(circuit)
 
-        return race((asking(shared),) * count, (shared, outbox), check)
+        return Race((asking(shared),) * count, (shared, outbox), check)
 
     return make
 
 
-def test_one_of_two_callers_gets_the_probe(explore, race, cooled):
+def test_one_of_two_callers_gets_the_probe(explore, cooled):
     """I1: two callers ask a cooled circuit, in every interleaving: one permit, one refusal, one transition."""
-    report = explore(callers(race, cooled, 2, 1))
+    report = explore(callers(cooled, 2, 1))
 
     assert report.schedules >= 50, report
     assert 2 == len(report.outcomes), report
@@ -105,25 +107,25 @@ def test_one_of_two_callers_gets_the_probe(explore, race, cooled):
 
 @pytest.mark.proof
 @pytest.mark.parametrize("probes", [1, 2])
-def test_as_many_of_three_callers_as_there_are_probes(explore, race, cooled, probes):
+def test_as_many_of_three_callers_as_there_are_probes(explore, cooled, probes):
     """I1: three callers, at most one preemption: exactly `half_open_probes` are let pass."""
-    report = explore(callers(race, cooled, 3, probes), preemptions=1)
+    report = explore(callers(cooled, 3, probes), preemptions=1)
 
     assert report.schedules >= 100, report
     assert len(report.outcomes) >= 3, report
 
 
 @pytest.mark.proof
-def test_one_of_three_callers_gets_the_probe_in_full(explore, race, cooled):
+def test_one_of_three_callers_gets_the_probe_in_full(explore, cooled):
     """I1: three callers, in every interleaving."""
-    report = explore(callers(race, cooled, 3, 1))
+    report = explore(callers(cooled, 3, 1))
 
     assert report.schedules >= 1_000, report
     assert len(report.outcomes) >= 3, report
 
 
 @pytest.mark.proof
-def test_one_of_two_callers_gets_the_probe_and_events_are_delivered(explore, race, cooled):
+def test_one_of_two_callers_gets_the_probe_and_events_are_delivered(explore, cooled):
     """I1 and section 12: the same with delivery: each event is told once, in the order of the numbers it is given."""
 
     def make():
@@ -140,7 +142,7 @@ def test_one_of_two_callers_gets_the_probe_and_events_are_delivered(explore, rac
             assert seen[0].before is OPEN, "the probe was told before the transition that made it possible"
             books(shared.circuit)
 
-        return race((asking(shared),) * 2, (shared, hub, seen), check)
+        return Race((asking(shared),) * 2, (shared, hub, seen), check)
 
     report = explore(make)
 
@@ -149,7 +151,7 @@ def test_one_of_two_callers_gets_the_probe_and_events_are_delivered(explore, rac
 
 
 # ------------------------------------------------------------------------------------------------ the compiled wrapper
-def wrapped_callers(race, quiet_registry, system_time, count, *, fails):
+def wrapped_callers(quiet_registry, system_time, count, *, fails):
     def make():
         registry = quiet_registry()
         config = BreakerConfig(Consecutive(1), cooldown=30)
@@ -187,41 +189,41 @@ def wrapped_callers(race, quiet_registry, system_time, count, *, fails):
                 assert CLOSED is circuit.view.state
             books(circuit)
 
-        return race((call,) * count, (shared, shared._hub.outbox, sent), check)
+        return Race((call,) * count, (shared, shared._hub.outbox, sent), check)
 
     return make
 
 
-def test_two_calls_of_which_the_probe_fails(explore, race, quiet_registry, system_time):
+def test_two_calls_of_which_the_probe_fails(explore, quiet_registry, system_time):
     """I1: of two calls through a compiled wrapper that fails, one is sent; at most one preemption."""
-    report = explore(wrapped_callers(race, quiet_registry, system_time, 2, fails=True), preemptions=1)
+    report = explore(wrapped_callers(quiet_registry, system_time, 2, fails=True), preemptions=1)
 
     assert report.schedules >= 50, report
     assert len(report.outcomes) >= 2, report
 
 
 @pytest.mark.proof
-def test_two_calls_of_which_the_probe_fails_in_full(explore, race, quiet_registry, system_time):
+def test_two_calls_of_which_the_probe_fails_in_full(explore, quiet_registry, system_time):
     """I1: the same with at most two preemptions: 2,400 schedules (all of them are 8,140, and hold)."""
-    report = explore(wrapped_callers(race, quiet_registry, system_time, 2, fails=True), preemptions=2)
+    report = explore(wrapped_callers(quiet_registry, system_time, 2, fails=True), preemptions=2)
 
     assert report.schedules >= 1_000, report
     assert len(report.outcomes) >= 2, report
 
 
 @pytest.mark.proof
-def test_two_calls_of_which_the_probe_succeeds(explore, race, quiet_registry, system_time):
+def test_two_calls_of_which_the_probe_succeeds(explore, quiet_registry, system_time):
     """I1: one probe, and no other call while it is out; at most one preemption (all of them are 7,966, and hold)."""
-    report = explore(wrapped_callers(race, quiet_registry, system_time, 2, fails=False), preemptions=1)
+    report = explore(wrapped_callers(quiet_registry, system_time, 2, fails=False), preemptions=1)
 
     assert report.schedules >= 50, report
     assert len(report.outcomes) >= 2, report
 
 
 @pytest.mark.proof
-def test_three_calls_of_which_the_probe_fails(explore, race, quiet_registry, system_time):
+def test_three_calls_of_which_the_probe_fails(explore, quiet_registry, system_time):
     """I1: three calls through a compiled wrapper, at most one preemption."""
-    report = explore(wrapped_callers(race, quiet_registry, system_time, 3, fails=True), preemptions=1)
+    report = explore(wrapped_callers(quiet_registry, system_time, 3, fails=True), preemptions=1)
 
     assert report.schedules >= 100, report
 
@@ -237,7 +239,7 @@ REPORTS = {
 }
 
 
-def reporting(race, cooled, report, others=1, *, lost=False, **settings):
+def reporting(cooled, report, others=1, *, lost=False, **settings):
     """One thread reports on a probe that is out, others ask for a permit."""
 
     def make():
@@ -260,45 +262,45 @@ def reporting(race, cooled, report, others=1, *, lost=False, **settings):
             answers = tuple(answer_of(result) for result in results[1:])
             return told(circuit), answers, names_of(outbox)
 
-        return race((settle,) + (asking(shared),) * others, (shared, outbox, probe, old), check, (), reading)
+        return Race((settle,) + (asking(shared),) * others, (shared, outbox, probe, old), check, (), reading)
 
     return make
 
 
 @pytest.mark.parametrize("report", REPORTS)
-def test_a_report_against_a_request(explore, race, cooled, report):
+def test_a_report_against_a_request(explore, cooled, report):
     """I1-I4, I6: in every interleaving what both see is what they see in one of the two orders."""
-    made = explore(reporting(race, cooled, report))
+    made = explore(reporting(cooled, report))
 
     assert made.schedules >= 20, made
 
 
 @pytest.mark.parametrize("report", [pytest.param("success", marks=pytest.mark.proof), "failure", "neutral"])
-def test_a_report_on_a_lost_probe_against_a_request(explore, race, cooled, report):
+def test_a_report_on_a_lost_probe_against_a_request(explore, cooled, report):
     """Section 4, a lost probe: its lease has run out when another asks and it is reported: one of the two orders."""
-    made = explore(reporting(race, cooled, report, lost=True))
+    made = explore(reporting(cooled, report, lost=True))
 
     assert made.schedules >= 20, made
     assert len(made.outcomes) >= 1 + (report != "neutral"), made
 
 
-def test_a_failed_probe_against_two_requests(explore, race, cooled):
+def test_a_failed_probe_against_two_requests(explore, cooled):
     """I1-I4: three threads, at most one preemption: the outcome is that of one of the six orders."""
-    made = explore(reporting(race, cooled, "failure", others=2), preemptions=1)
+    made = explore(reporting(cooled, "failure", others=2), preemptions=1)
 
     assert made.schedules >= 100, made
 
 
 @pytest.mark.proof
 @pytest.mark.parametrize("report", ["success", "failure", "neutral"])
-def test_a_report_against_two_requests_in_full(explore, race, cooled, report):
+def test_a_report_against_two_requests_in_full(explore, cooled, report):
     """I1-I4: three threads, in every interleaving."""
-    made = explore(reporting(race, cooled, report, others=2))
+    made = explore(reporting(cooled, report, others=2))
 
     assert made.schedules >= 500, made
 
 
-def test_two_reports_of_one_probe(explore, race, cooled):
+def test_two_reports_of_one_probe(explore, cooled):
     """I8: a probe that two threads settle at once, one as failed and one as succeeded, is settled once."""
 
     def make():
@@ -315,7 +317,7 @@ def test_two_reports_of_one_probe(explore, race, cooled):
         def reading(results):
             return told(circuit), names_of(outbox)
 
-        return race((fail, succeed), (shared, outbox, probe), lambda results: books(circuit), (), reading)
+        return Race((fail, succeed), (shared, outbox, probe), lambda results: books(circuit), (), reading)
 
     report = explore(make)
 
@@ -323,7 +325,7 @@ def test_two_reports_of_one_probe(explore, race, cooled):
     assert 2 == len(report.outcomes), report
 
 
-def test_a_reset_against_a_request(explore, race, cooled):
+def test_a_reset_against_a_request(explore, cooled):
     """Section 4, manual control: a reset releases the probe; who asks meanwhile sees the time before it or after it."""
 
     def make():
@@ -335,7 +337,7 @@ def test_a_reset_against_a_request(explore, race, cooled):
             return told(circuit), results[0], answer_of(results[1]), names_of(outbox)
 
         bodies = (shared.reset, asking(shared))
-        return race(bodies, (shared, outbox, probe), lambda results: books(circuit), (), reading)
+        return Race(bodies, (shared, outbox, probe), lambda results: books(circuit), (), reading)
 
     report = explore(make)
 
@@ -349,15 +351,15 @@ def unlocked(self, act, *args):
     return self._perform_locked(act, args)
 
 
-def test_asking_without_the_lock_is_found(explore, race, cooled, found, monkeypatch):
+def test_asking_without_the_lock_is_found(explore, cooled, monkeypatch):
     """The explorer finds two probes where the lock is left out."""
     monkeypatch.setattr(LockedCircuit, "_section", unlocked)
 
-    with pytest.raises(found, match=r"2 of 2 callers were let pass|AssertionError"):
-        explore(callers(race, cooled, 2, 1))
+    with pytest.raises(Found, match=r"2 of 2 callers were let pass|AssertionError"):
+        explore(callers(cooled, 2, 1))
 
 
-def test_a_report_without_the_lock_is_found(explore, race, cooled, found, monkeypatch):
+def test_a_report_without_the_lock_is_found(explore, cooled, monkeypatch):
     """The explorer finds an outcome that no order gives where reports leave the lock out."""
     section = LockedCircuit._section
 
@@ -366,11 +368,11 @@ def test_a_report_without_the_lock_is_found(explore, race, cooled, found, monkey
 
     monkeypatch.setattr(LockedCircuit, "_section", careless)
 
-    with pytest.raises(found):
-        explore(reporting(race, cooled, "failure"))
+    with pytest.raises(Found):
+        explore(reporting(cooled, "failure"))
 
 
-def test_a_probe_counted_after_the_lock_is_found(explore, race, cooled, found, monkeypatch):
+def test_a_probe_counted_after_the_lock_is_found(explore, cooled, monkeypatch):
     """The explorer finds two probes where the free slot is looked at under the lock, but taken after it."""
 
     def acquire(self, lease=0.0):
@@ -395,5 +397,5 @@ def test_a_probe_counted_after_the_lock_is_found(explore, race, cooled, found, m
     monkeypatch.setattr(Circuit, "take_probe", take_probe, raising=False)
     monkeypatch.setattr("resilience._policies.circuit_breaker.CircuitBreaker.acquire", acquire)
 
-    with pytest.raises(found, match="2 of 2 callers were let pass"):
-        explore(callers(race, cooled, 2, 1))
+    with pytest.raises(Found, match="2 of 2 callers were let pass"):
+        explore(callers(cooled, 2, 1))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from cooperative import Found
+from scheduler import Race
 
 from resilience import BulkheadFullError, bulkhead
 from resilience._core.slots import Slots, Ticket
@@ -87,7 +89,7 @@ def world(quiet_registry):
 
 
 # ------------------------------------------------------------------------------------------------ the acts one by one
-def giving_against_joining(race, world):
+def giving_against_joining(world):
     def make():
         made = world()
         bodies = (made.giving(made.take()), made.joining())
@@ -97,19 +99,19 @@ def giving_against_joining(race, world):
             made.nobody_is_forgotten()
             made.balanced(held=1)
 
-        return race(bodies, made.watched, check)
+        return Race(bodies, made.watched, check)
 
     return make
 
 
-def test_giving_back_against_standing_in_line(explore, race, world):
+def test_giving_back_against_standing_in_line(explore, world):
     """No lost wake-up: whoever is in line when the slot has come back has it, in every interleaving."""
-    report = explore(giving_against_joining(race, world))
+    report = explore(giving_against_joining(world))
 
     assert report.schedules >= 50, report
 
 
-def giving_against_giving_up(race, world):
+def giving_against_giving_up(world):
     def make():
         made = world()
         slot = made.take()
@@ -124,20 +126,20 @@ def giving_against_giving_up(race, world):
             assert not made.slots.queue
             made.balanced(held=0 if gave_up else 1)
 
-        return race(bodies, (*made.watched, ticket), check)
+        return Race(bodies, (*made.watched, ticket), check)
 
     return make
 
 
-def test_giving_back_against_giving_up(explore, race, world):
+def test_giving_back_against_giving_up(explore, world):
     """I8: a waiter that gives up as the slot comes back has it, or leaves it free."""
-    report = explore(giving_against_giving_up(race, world))
+    report = explore(giving_against_giving_up(world))
 
     assert report.schedules >= 20, report
     assert len(report.outcomes) >= 2, report
 
 
-def giving_against_leaving(race, world):
+def giving_against_leaving(world):
     def make():
         made = world()
         slot = made.take()
@@ -148,19 +150,19 @@ def giving_against_leaving(race, world):
                 made.shared.give(_slot_of(ticket))
 
         bodies = (made.giving(slot), leave)
-        return race(bodies, (*made.watched, ticket), lambda results: made.balanced(held=0))
+        return Race(bodies, (*made.watched, ticket), lambda results: made.balanced(held=0))
 
     return make
 
 
-def test_whoever_is_granted_a_slot_as_it_gives_up_knows_which(explore, race, world):
+def test_whoever_is_granted_a_slot_as_it_gives_up_knows_which(explore, world):
     """Section 7: an expired waiter never loses a slot: one that is too late to give up has its slot to give back."""
-    report = explore(giving_against_leaving(race, world))
+    report = explore(giving_against_leaving(world))
 
     assert report.schedules >= 20, report
 
 
-def test_giving_back_against_the_first_in_line_giving_up(explore, race, world):
+def test_giving_back_against_the_first_in_line_giving_up(explore, world):
     """A waiter that gives up never blocks the slot: the next in line gets it, or the first one did."""
 
     def make():
@@ -174,7 +176,7 @@ def test_giving_back_against_the_first_in_line_giving_up(explore, race, world):
             made.nobody_is_forgotten()
             made.balanced(held=1)
 
-        return race(bodies, (*made.watched, first, second), check)
+        return Race(bodies, (*made.watched, first, second), check)
 
     report = explore(make)
 
@@ -182,7 +184,7 @@ def test_giving_back_against_the_first_in_line_giving_up(explore, race, world):
     assert len(report.outcomes) >= 2, report
 
 
-def test_giving_back_against_taking(explore, race, world):
+def test_giving_back_against_taking(explore, world):
     """Nobody overtakes: with somebody in line, a slot that comes back is not for a newcomer."""
 
     def make():
@@ -197,14 +199,14 @@ def test_giving_back_against_taking(explore, race, world):
             assert results[1] is None
             made.balanced(held=1)
 
-        return race(bodies, (*made.watched, ticket), check)
+        return Race(bodies, (*made.watched, ticket), check)
 
     report = explore(make)
 
     assert report.schedules >= 20, report
 
 
-def givers_and_waiters(race, world):
+def givers_and_waiters(world):
     def make():
         made = world(2)
         slots = made.take(), made.take()
@@ -216,19 +218,19 @@ def givers_and_waiters(race, world):
             made.nobody_is_forgotten()
             made.balanced(held=2)
 
-        return race(bodies, made.watched, check)
+        return Race(bodies, made.watched, check)
 
     return make
 
 
-def test_two_slots_come_back_to_two_waiters(explore, race, world):
+def test_two_slots_come_back_to_two_waiters(explore, world):
     """Strict first in, first out, and none of the two slots is lost, in every interleaving."""
-    report = explore(givers_and_waiters(race, world))
+    report = explore(givers_and_waiters(world))
 
     assert report.schedules >= 50, report
 
 
-def test_a_slot_comes_back_to_one_whose_loop_is_gone(explore, race, world):
+def test_a_slot_comes_back_to_one_whose_loop_is_gone(explore, world):
     """A waiter that can't be reached any more costs nobody the slot."""
 
     def make():
@@ -243,14 +245,14 @@ def test_a_slot_comes_back_to_one_whose_loop_is_gone(explore, race, world):
             assert (1, None) == (len(made.slots.queue), results[1].slot)
             made.balanced(held=1)
 
-        return race(bodies, (*made.watched, gone, waiting), check)
+        return Race(bodies, (*made.watched, gone, waiting), check)
 
     report = explore(make)
 
     assert report.schedules >= 50, report
 
 
-def test_two_join_a_line_that_has_room_for_one(explore, race, world):
+def test_two_join_a_line_that_has_room_for_one(explore, world):
     """Section 7: the line is never longer than `max_waiting`."""
 
     def make():
@@ -264,7 +266,7 @@ def test_two_join_a_line_that_has_room_for_one(explore, race, world):
             assert [False, True] == sorted(results)
             assert 1 == made.shared.waiting
 
-        return race((join, join), made.watched, check)
+        return Race((join, join), made.watched, check)
 
     report = explore(make)
 
@@ -278,7 +280,7 @@ THREE = {
 }
 
 
-def three_acts(race, world, acts):
+def three_acts(world, acts):
     def make():
         made = world()
         slot = made.take()
@@ -293,30 +295,30 @@ def three_acts(race, world, acts):
             assert granted <= 1, "one slot for two"
             made.balanced(held=granted)
 
-        return race(bodies, (*made.watched, ticket), check)
+        return Race(bodies, (*made.watched, ticket), check)
 
     return make
 
 
 @pytest.mark.parametrize("acts", THREE)
-def test_three_acts(explore, race, world, acts):
+def test_three_acts(explore, world, acts):
     """Three threads, at most one preemption: no lost wake-up, no slot lost or doubled."""
-    report = explore(three_acts(race, world, acts), preemptions=1)
+    report = explore(three_acts(world, acts), preemptions=1)
 
     assert report.schedules >= 50, report
 
 
 @pytest.mark.proof
 @pytest.mark.parametrize("acts", THREE)
-def test_three_acts_in_full(explore, race, world, acts):
+def test_three_acts_in_full(explore, world, acts):
     """Three threads, in every interleaving: no lost wake-up, no slot lost or doubled."""
-    report = explore(three_acts(race, world, acts))
+    report = explore(three_acts(world, acts))
 
     assert report.schedules >= 200, report
 
 
 # ------------------------------------------------------------------------------------------------ whole calls
-def whole_calls(race, registry, count, limit, *, wait=1000.0, expires=False):
+def whole_calls(registry, count, limit, *, wait=1000.0, expires=False):
     """Threads that call through a compiled wrapper and wait in line; another lets their time run out, where asked."""
 
     def make():
@@ -354,30 +356,30 @@ def whole_calls(race, registry, count, limit, *, wait=1000.0, expires=False):
             assert len(set(shared.slots.free)) == len(shared.slots.free) == limit
 
         bodies = tuple(calling(number) for number in range(count)) + ((expire,) if expires else ())
-        return race(bodies, (shared, inside, most, clock), check)
+        return Race(bodies, (shared, inside, most, clock), check)
 
     return make
 
 
-def test_two_calls_share_one_slot(explore, race, quiet_registry, system_time):
+def test_two_calls_share_one_slot(explore, quiet_registry, system_time):
     """Two calls, one slot, and time stands still: both run, one after the other; a lost wake-up would be a deadlock."""
-    report = explore(whole_calls(race, quiet_registry, 2, 1), preemptions=2)
+    report = explore(whole_calls(quiet_registry, 2, 1), preemptions=2)
 
     assert report.schedules >= 50, report
 
 
 @pytest.mark.proof
-def test_two_calls_share_one_slot_in_full(explore, race, quiet_registry):
+def test_two_calls_share_one_slot_in_full(explore, quiet_registry):
     """The same with at most three preemptions (all interleavings are 11,201 schedules, and hold)."""
-    report = explore(whole_calls(race, quiet_registry, 2, 1), preemptions=3)
+    report = explore(whole_calls(quiet_registry, 2, 1), preemptions=3)
 
     assert report.schedules >= 1_000, report
 
 
 @pytest.mark.proof
-def test_two_calls_of_which_one_may_run_out_of_time(explore, race, quiet_registry):
+def test_two_calls_of_which_one_may_run_out_of_time(explore, quiet_registry):
     """The same while the time of whoever waits runs out, at most two preemptions: the slot is never lost."""
-    report = explore(whole_calls(race, quiet_registry, 2, 1, expires=True), preemptions=2)
+    report = explore(whole_calls(quiet_registry, 2, 1, expires=True), preemptions=2)
 
     assert report.schedules >= 1_000, report
     assert len(report.outcomes) >= 2, report
@@ -385,15 +387,15 @@ def test_two_calls_of_which_one_may_run_out_of_time(explore, race, quiet_registr
 
 @pytest.mark.proof
 @pytest.mark.parametrize("limit", [1, 2])
-def test_three_calls(explore, race, quiet_registry, limit):
+def test_three_calls(explore, quiet_registry, limit):
     """Three calls, at most one preemption: never more in flight than there are slots, and all come to run."""
-    report = explore(whole_calls(race, quiet_registry, 3, limit), preemptions=1)
+    report = explore(whole_calls(quiet_registry, 3, limit), preemptions=1)
 
     assert report.schedules >= 100, report
 
 
 # ------------------------------------------------------------------------------------------------ faults that must be found
-def test_looking_at_the_line_before_giving_back_is_found(explore, race, world, found, monkeypatch):
+def test_looking_at_the_line_before_giving_back_is_found(explore, world, monkeypatch):
     """The explorer finds the lost wake-up where a giver looks at the line first."""
 
     def give(self, slot):
@@ -405,11 +407,11 @@ def test_looking_at_the_line_before_giving_back_is_found(explore, race, world, f
 
     monkeypatch.setattr(SharedBulkhead, "give", give)
 
-    with pytest.raises(found, match="a lost wake-up"):
-        explore(giving_against_joining(race, world))
+    with pytest.raises(Found, match="a lost wake-up"):
+        explore(giving_against_joining(world))
 
 
-def test_looking_for_a_slot_before_standing_in_line_is_found(explore, race, quiet_registry, found, monkeypatch):
+def test_looking_for_a_slot_before_standing_in_line_is_found(explore, quiet_registry, monkeypatch):
     """The explorer finds the deadlock where a waiter does not look once more after it has stood in line."""
     wait = SyncWorld.wait
 
@@ -418,11 +420,11 @@ def test_looking_for_a_slot_before_standing_in_line_is_found(explore, race, quie
 
     monkeypatch.setattr(SyncWorld, "wait", careless)
 
-    with pytest.raises(found, match="deadlock"):
-        explore(whole_calls(race, quiet_registry, 2, 1), preemptions=2)
+    with pytest.raises(Found, match="deadlock"):
+        explore(whole_calls(quiet_registry, 2, 1), preemptions=2)
 
 
-def test_matching_by_two_at_once_is_found(explore, race, world, found, monkeypatch):
+def test_matching_by_two_at_once_is_found(explore, world, monkeypatch):
     """The explorer finds that the line is served out of order where two threads match at once."""
 
     def take(self, work):
@@ -431,11 +433,11 @@ def test_matching_by_two_at_once_is_found(explore, race, world, found, monkeypat
 
     monkeypatch.setattr(Turn, "take", take)
 
-    with pytest.raises(found, match=r"granted in the order \[1, 0\]"):
-        explore(givers_and_waiters(race, world))
+    with pytest.raises(Found, match=r"granted in the order \[1, 0\]"):
+        explore(givers_and_waiters(world))
 
 
-def test_not_looking_again_after_the_turn_is_found(explore, race, world, found, monkeypatch):
+def test_not_looking_again_after_the_turn_is_found(explore, world, monkeypatch):
     """The explorer finds the waiter that is forgotten where nobody looks again after matching."""
 
     def hand_over(self):
@@ -443,11 +445,11 @@ def test_not_looking_again_after_the_turn_is_found(explore, race, world, found, 
 
     monkeypatch.setattr(SharedBulkhead, "hand_over", hand_over)
 
-    with pytest.raises(found):
-        explore(givers_and_waiters(race, world))
+    with pytest.raises(Found):
+        explore(givers_and_waiters(world))
 
 
-def test_a_ticket_without_a_claim_is_found(explore, race, world, found, monkeypatch):
+def test_a_ticket_without_a_claim_is_found(explore, world, monkeypatch):
     """The explorer finds the slot that is lost where granting and giving up only look at the ticket."""
 
     def win(self):
@@ -458,11 +460,11 @@ def test_a_ticket_without_a_claim_is_found(explore, race, world, found, monkeypa
 
     monkeypatch.setattr(Ticket, "win", win)
 
-    with pytest.raises(found):
-        explore(giving_against_giving_up(race, world))
+    with pytest.raises(Found):
+        explore(giving_against_giving_up(world))
 
 
-def test_a_slot_noted_after_the_claim_is_found(explore, race, world, found, monkeypatch):
+def test_a_slot_noted_after_the_claim_is_found(explore, world, monkeypatch):
     """The explorer finds the slot that is lost where a ticket is won first and its slot noted afterwards, as it once was."""
 
     def match(self):
@@ -479,11 +481,11 @@ def test_a_slot_noted_after_the_claim_is_found(explore, race, world, found, monk
 
     monkeypatch.setattr(Slots, "match", match)
 
-    with pytest.raises(found, match="a granted ticket has its slot"):
-        explore(giving_against_leaving(race, world))
+    with pytest.raises(Found, match="a granted ticket has its slot"):
+        explore(giving_against_leaving(world))
 
 
-def test_a_line_without_its_lock_is_found(explore, race, world, found, monkeypatch):
+def test_a_line_without_its_lock_is_found(explore, world, monkeypatch):
     """The explorer finds the line that grows too long where two join at once."""
     monkeypatch.setattr(SharedBulkhead, "join", lambda self, ticket: self.slots.join(ticket))
 
@@ -497,13 +499,13 @@ def test_a_line_without_its_lock_is_found(explore, race, world, found, monkeypat
         def check(results):
             assert 1 == made.shared.waiting
 
-        return race((join, join), made.watched, check)
+        return Race((join, join), made.watched, check)
 
-    with pytest.raises(found):
+    with pytest.raises(Found):
         explore(make)
 
 
-def test_slots_counted_with_an_int_are_found(explore, race, world, found, monkeypatch):
+def test_slots_counted_with_an_int_are_found(explore, world, monkeypatch):
     """The explorer finds the slot that is given to two where a free one is looked at and then taken."""
 
     def _take(self):
@@ -522,7 +524,7 @@ def test_slots_counted_with_an_int_are_found(explore, race, world, found, monkey
         def check(results):
             assert 2 == len(set(results)), f"one slot for two: {results}"
 
-        return race(bodies, made.watched, check)
+        return Race(bodies, made.watched, check)
 
-    with pytest.raises(found):
+    with pytest.raises(Found):
         explore(make)

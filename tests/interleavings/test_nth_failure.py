@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from cooperative import Found
+from scheduler import Race
 
 from resilience import (
     BreakerConfig,
@@ -125,7 +127,7 @@ def world(quiet_registry, system_time):
     return lambda *args, **kwargs: World(quiet_registry(), *args, **kwargs)
 
 
-def reports(race, world, limit, held, kinds, **options):
+def reports(world, limit, held, kinds, **options):
     """Each thread makes one report; what is seen afterwards is what some order of them gives."""
 
     def make():
@@ -135,7 +137,7 @@ def reports(race, world, limit, held, kinds, **options):
         def check(results):
             made.opens_exactly_once(held + len(kinds))
 
-        return race(bodies, made.watched, check, (), lambda results: made.told())
+        return Race(bodies, made.watched, check, (), lambda results: made.told())
 
     return make
 
@@ -147,27 +149,27 @@ ENDS = ["straight_success", "locked_success", "answered"]
 
 # ------------------------------------------------------------------------------------------------ two threads, in full
 @pytest.mark.parametrize(("one", "other"), PAIRS)
-def test_the_last_two_failures(explore, race, world, one, other):
+def test_the_last_two_failures(explore, world, one, other):
     """I5: one failure is held, three open, two come at once, in every interleaving: opened by one transition."""
 
-    report = explore(reports(race, world, 3, 1, (one, other)))
+    report = explore(reports(world, 3, 1, (one, other)))
 
     assert report.schedules >= 10, report
 
 
 @pytest.mark.parametrize(("one", "other"), PAIRS)
-def test_two_failures_of_which_one_opens(explore, race, world, one, other):
+def test_two_failures_of_which_one_opens(explore, world, one, other):
     """I5, I6: the first of two failures at once opens, the other is late: exactly one transition."""
-    report = explore(reports(race, world, 2, 1, (one, other)))
+    report = explore(reports(world, 2, 1, (one, other)))
 
     assert report.schedules >= 10, report
 
 
 @pytest.mark.parametrize("success", ENDS)
 @pytest.mark.parametrize("failure", FAILURES)
-def test_a_failure_against_a_success(explore, race, world, failure, success):
+def test_a_failure_against_a_success(explore, world, failure, success):
     """I5: the streak is ended before the failure or after it, and a figure never says otherwise."""
-    report = explore(reports(race, world, 3, 1, (failure, success)))
+    report = explore(reports(world, 3, 1, (failure, success)))
 
     assert report.schedules >= 4, report
     assert len(report.outcomes) >= 2, report
@@ -175,16 +177,16 @@ def test_a_failure_against_a_success(explore, race, world, failure, success):
 
 @pytest.mark.parametrize("success", [*ENDS[:2], pytest.param(ENDS[2], marks=pytest.mark.proof)])
 @pytest.mark.parametrize("failure", FAILURES)
-def test_the_failure_that_opens_against_a_success(explore, race, world, failure, success):
+def test_the_failure_that_opens_against_a_success(explore, world, failure, success):
     """I5: the success ends the streak in time, or the circuit opens and the success is late."""
-    report = explore(reports(race, world, 2, 1, (failure, success)))
+    report = explore(reports(world, 2, 1, (failure, success)))
 
     assert report.schedules >= 10, report
     assert len(report.outcomes) >= 2, report
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_a_failure_against_a_new_episode(explore, race, world, failure):
+def test_a_failure_against_a_new_episode(explore, world, failure):
     """I6: a failure of before a reset reaches no later episode: it is held in the first one, or late."""
 
     def make():
@@ -197,7 +199,7 @@ def test_a_failure_against_a_new_episode(explore, race, world, failure):
             assert 0 == circuit.streak.strikes.value, "a failure of an earlier episode is held"
             assert circuit.totals.failures.value + circuit.totals.late >= 1
 
-        return race(bodies, made.watched, check)
+        return Race(bodies, made.watched, check)
 
     report = explore(make)
 
@@ -205,7 +207,7 @@ def test_a_failure_against_a_new_episode(explore, race, world, failure):
 
 
 @pytest.mark.parametrize("other", ["locked_failure", "locked_success"])
-def test_a_window_counts_each_result(explore, race, world, other):
+def test_a_window_counts_each_result(explore, world, other):
     """I5: the same for a rate: two results that both reach the minimum, in every interleaving."""
 
     def make():
@@ -219,7 +221,7 @@ def test_a_window_counts_each_result(explore, race, world, other):
             assert (3, 0) == (totals.failures.value + totals.successes.value, totals.late)
             assert 0 == made.circuit.closed_windowed == made.circuit.closed
 
-        return race(bodies, made.watched, check, (), lambda results: made.told()[:3])
+        return Race(bodies, made.watched, check, (), lambda results: made.told()[:3])
 
     report = explore(make)
 
@@ -236,24 +238,24 @@ THREE = [
 
 
 @pytest.mark.parametrize("kinds", [*(pytest.param(kinds, marks=pytest.mark.proof) for kinds in THREE[:2]), THREE[2]])
-def test_three_reports(explore, race, world, kinds):
+def test_three_reports(explore, world, kinds):
     """I5: three threads, at most one preemption: exactly one transition if any, figures of one of the six orders."""
-    report = explore(reports(race, world, 3, 1, kinds), preemptions=1)
+    report = explore(reports(world, 3, 1, kinds), preemptions=1)
 
     assert report.schedules >= 30, report
 
 
 @pytest.mark.proof
 @pytest.mark.parametrize(("kinds", "held"), list(zip(THREE, (1, 0, 0, 1), strict=True)))
-def test_three_reports_in_full(explore, race, world, kinds, held):
+def test_three_reports_in_full(explore, world, kinds, held):
     """I5: three threads, in every interleaving."""
-    report = explore(reports(race, world, 3, held, kinds))
+    report = explore(reports(world, 3, held, kinds))
 
     assert report.schedules >= 100, report
 
 
 # ------------------------------------------------------------------------------------------------ the compiled wrapper
-def calls(race, world, fails, limit, held):
+def calls(world, fails, limit, held):
     """Each thread calls one compiled wrapper, whose function fails for some of them."""
 
     def make():
@@ -288,29 +290,29 @@ def calls(race, world, fails, limit, held):
                     bool(made.circuit.closed),
                 )
 
-        return race(tuple(calling(fail) for fail in fails), (*made.watched, sent), check)
+        return Race(tuple(calling(fail) for fail in fails), (*made.watched, sent), check)
 
     return make
 
 
-def test_two_calls_that_fail(explore, race, world):
+def test_two_calls_that_fail(explore, world):
     """I5: two calls through a compiled wrapper make the last two failures: it opens, once; at most one preemption."""
-    report = explore(calls(race, world, (True, True), 3, 1), preemptions=1)
+    report = explore(calls(world, (True, True), 3, 1), preemptions=1)
 
     assert report.schedules >= 20, report
 
 
 @pytest.mark.proof
-def test_two_calls_that_fail_in_full(explore, race, world):
+def test_two_calls_that_fail_in_full(explore, world):
     """I5: the same in every interleaving."""
-    report = explore(calls(race, world, (True, True), 3, 1))
+    report = explore(calls(world, (True, True), 3, 1))
 
     assert report.schedules >= 50, report
 
 
-def test_two_calls_of_which_the_first_opens(explore, race, world):
+def test_two_calls_of_which_the_first_opens(explore, world):
     """I5: the other call is refused, or was let pass before and is late; at most one preemption."""
-    report = explore(calls(race, world, (True, True), 2, 1), preemptions=1)
+    report = explore(calls(world, (True, True), 2, 1), preemptions=1)
 
     assert report.schedules >= 30, report
     assert len(report.outcomes) >= 3, report
@@ -318,9 +320,9 @@ def test_two_calls_of_which_the_first_opens(explore, race, world):
 
 @pytest.mark.proof
 @pytest.mark.parametrize("fails", [(True, True), (True, False)])
-def test_two_calls_of_which_the_first_opens_in_full(explore, race, world, fails):
+def test_two_calls_of_which_the_first_opens_in_full(explore, world, fails):
     """I5: the same in every interleaving, and with one that succeeds."""
-    report = explore(calls(race, world, fails, 2, 1))
+    report = explore(calls(world, fails, 2, 1))
 
     assert report.schedules >= 200, report
     assert len(report.outcomes) >= 3, report
@@ -328,9 +330,9 @@ def test_two_calls_of_which_the_first_opens_in_full(explore, race, world, fails)
 
 @pytest.mark.proof
 @pytest.mark.parametrize("fails", [(True, True, True), (True, True, False)])
-def test_three_calls(explore, race, world, fails):
+def test_three_calls(explore, world, fails):
     """I5: three calls through a compiled wrapper, at most one preemption."""
-    report = explore(calls(race, world, fails, 3, 1), preemptions=1)
+    report = explore(calls(world, fails, 3, 1), preemptions=1)
 
     assert report.schedules >= 100, report
 
@@ -353,16 +355,16 @@ def naive_strike(self, episode, fault, time_ns):
     return strikes.value >= strikes.limit
 
 
-def test_counting_with_an_int_is_found(explore, race, world, found, monkeypatch):
+def test_counting_with_an_int_is_found(explore, world, monkeypatch):
     """The explorer finds the failure that is lost between the reading and the writing of an int."""
     monkeypatch.setattr("resilience._core.trip.Strikes", NaiveStrikes)
     monkeypatch.setattr(Circuit, "strike", naive_strike)
 
-    with pytest.raises(found, match="no order one after the other gives"):
-        explore(reports(race, world, 5, 0, ("straight_failure", "straight_failure")))
+    with pytest.raises(Found, match="no order one after the other gives"):
+        explore(reports(world, 5, 0, ("straight_failure", "straight_failure")))
 
 
-def test_opening_without_asking_for_the_episode_is_found(explore, race, world, found, monkeypatch):
+def test_opening_without_asking_for_the_episode_is_found(explore, world, monkeypatch):
     """The explorer finds the second transition where the strike that opens does not look whether it was beaten to it."""
 
     strike_out = Circuit.strike_out
@@ -373,11 +375,11 @@ def test_opening_without_asking_for_the_episode_is_found(explore, race, world, f
 
     monkeypatch.setattr(Circuit, "strike_out", careless)
 
-    with pytest.raises(found, match="opened 2 times"):
-        explore(reports(race, world, 2, 1, ("straight_failure", "straight_failure")))
+    with pytest.raises(Found, match="opened 2 times"):
+        explore(reports(world, 2, 1, ("straight_failure", "straight_failure")))
 
 
-def test_clean_said_before_the_count_is_found(explore, race, world, found, monkeypatch):
+def test_clean_said_before_the_count_is_found(explore, world, monkeypatch):
     """The explorer finds a streak that no success would end where `clean` is put away before the strike is counted."""
 
     def strike(self, episode, fault, time_ns):
@@ -403,11 +405,11 @@ def test_clean_said_before_the_count_is_found(explore, race, world, found, monke
     monkeypatch.setattr(Circuit, "strike", strike)
     monkeypatch.setattr(Circuit, "end_streak", end_streak)
 
-    with pytest.raises(found):
-        explore(reports(race, world, 3, 1, ("straight_failure", "straight_success")))
+    with pytest.raises(Found):
+        explore(reports(world, 3, 1, ("straight_failure", "straight_success")))
 
 
-def test_a_late_strike_that_looks_too_early_is_found(explore, race, world, found, monkeypatch):
+def test_a_late_strike_that_looks_too_early_is_found(explore, world, monkeypatch):
     """The explorer finds the failure that reaches a later episode where the episode is looked at before the strikes."""
 
     def strike(self, episode, fault, time_ns):
@@ -430,7 +432,7 @@ def test_a_late_strike_that_looks_too_early_is_found(explore, race, world, found
         def check(results):
             assert 0 == made.circuit.streak.strikes.value, "a failure of an earlier episode is held"
 
-        return race(bodies, made.watched, check)
+        return Race(bodies, made.watched, check)
 
-    with pytest.raises(found, match="a failure of an earlier episode is held"):
+    with pytest.raises(Found, match="a failure of an earlier episode is held"):
         explore(make)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextvars import copy_context
 
 import pytest
+from cooperative import Found
+from scheduler import Race
 
 from resilience._clock import SYSTEM_CLOCK
 from resilience._engine import workers
@@ -13,7 +15,7 @@ from resilience._engine.workers import Worker, WorkerPool, _take, signal
 GAVE_UP, BUSY = "gave up", "busy"
 
 
-def callers(race, jobs, patience, limit=1, callers=1):
+def callers(jobs, patience, limit=1, callers=1):
     """Callers that take a worker for one job after the other, and may run out of time `patience` times each.
 
     The worker is a real thread that the pool makes, and counts as the next one. It goes when it has been idle for long as
@@ -66,23 +68,23 @@ def callers(race, jobs, patience, limit=1, callers=1):
             assert all((None, None, None) == (one._value, one._error, one._on_end) for one in pool.idle)
 
         bodies = tuple(calling(first * jobs) for first in range(callers))
-        return race(bodies, (pool, ended, begun), check, patience)
+        return Race(bodies, (pool, ended, begun), check, patience)
 
     return make
 
 
 # ------------------------------------------------------------------------------------------------ caller against worker
-def test_giving_up_against_beginning_and_ending(explore, race):
+def test_giving_up_against_beginning_and_ending(explore):
     """One job: the caller may give up at any moment, and the worker begins, ends and waits, in every interleaving."""
-    report = explore(callers(race, 1, (1,)))
+    report = explore(callers(1, (1,)))
 
     assert report.schedules >= 30, report
     assert len(report.outcomes) >= 3, report
 
 
-def test_giving_up_and_the_next_job(explore, race):
+def test_giving_up_and_the_next_job(explore):
     """Two jobs, at most two preemptions: no signal that was meant for the first caller reaches the next."""
-    report = explore(callers(race, 2, (1,)), preemptions=2)
+    report = explore(callers(2, (1,)), preemptions=2)
 
     assert report.schedules >= 50, report
     assert len(report.outcomes) >= 4, report
@@ -90,49 +92,49 @@ def test_giving_up_and_the_next_job(explore, race):
 
 @pytest.mark.proof
 @pytest.mark.parametrize("patience", [(1,), (2,), (1, 1)], ids=["once", "twice", "and the worker goes"])
-def test_giving_up_and_the_next_job_in_full(explore, race, patience):
+def test_giving_up_and_the_next_job_in_full(explore, patience):
     """Two jobs in every interleaving; the caller gives up once or twice, or the idle worker wants to go as well."""
-    report = explore(callers(race, 2, patience))
+    report = explore(callers(2, patience))
 
     assert report.schedules >= 200, report
     assert len(report.outcomes) >= 4, report
 
 
 @pytest.mark.proof
-def test_three_jobs(explore, race):
+def test_three_jobs(explore):
     """Three jobs, at most three preemptions: whatever the first one left behind, the last one is well."""
-    report = explore(callers(race, 3, (1,)), preemptions=3)
+    report = explore(callers(3, (1,)), preemptions=3)
 
     assert report.schedules >= 500, report
 
 
-def test_an_idle_worker_goes(explore, race):
+def test_an_idle_worker_goes(explore):
     """A worker that has been idle for long goes, or is given the next job: never both, in every interleaving."""
-    report = explore(callers(race, 2, (0, 1)))
+    report = explore(callers(2, (0, 1)))
 
     assert report.schedules >= 50, report
     assert len(report.outcomes) >= 2, report
 
 
 # ------------------------------------------------------------------------------------------------ three threads
-def test_two_callers_of_one_worker(explore, race):
+def test_two_callers_of_one_worker(explore):
     """Two callers of a pool of one, at most one preemption: one works or both do, one after the other."""
-    report = explore(callers(race, 1, (1, 1), callers=2), preemptions=1)
+    report = explore(callers(1, (1, 1), callers=2), preemptions=1)
 
     assert report.schedules >= 50, report
 
 
 @pytest.mark.proof
 @pytest.mark.parametrize("limit", [1, 2])
-def test_two_callers_in_full(explore, race, limit):
+def test_two_callers_in_full(explore, limit):
     """Two callers of a pool of one or two, of which the first may give up; at most two preemptions, or one."""
-    report = explore(callers(race, 1, (1, 0), limit=limit, callers=2), preemptions=3 - limit)
+    report = explore(callers(1, (1, 0), limit=limit, callers=2), preemptions=3 - limit)
 
     assert report.schedules >= 200, report
 
 
 # ------------------------------------------------------------------------------------------------ faults that must be found
-def test_a_lock_replaced_after_the_claim_is_found(explore, race, found, monkeypatch):
+def test_a_lock_replaced_after_the_claim_is_found(explore, monkeypatch):
     """The explorer finds the caller that waits on a lock nobody signals where the lock is replaced too late."""
 
     def abandon(self, on_end):
@@ -148,11 +150,11 @@ def test_a_lock_replaced_after_the_claim_is_found(explore, race, found, monkeypa
 
     monkeypatch.setattr(Worker, "_abandon", abandon)
 
-    with pytest.raises(found):
-        explore(callers(race, 1, (1, 0), callers=2), preemptions=2)
+    with pytest.raises(Found):
+        explore(callers(1, (1, 0), callers=2), preemptions=2)
 
 
-def test_a_clean_up_noted_after_the_claim_is_found(explore, race, found, monkeypatch):
+def test_a_clean_up_noted_after_the_claim_is_found(explore, monkeypatch):
     """The explorer finds the clean-up that is forgotten where it is noted after the claim."""
 
     def abandon(self, on_end):
@@ -167,11 +169,11 @@ def test_a_clean_up_noted_after_the_claim_is_found(explore, race, found, monkeyp
 
     monkeypatch.setattr(Worker, "_abandon", abandon)
 
-    with pytest.raises(found, match="but cleaned up behind"):
-        explore(callers(race, 1, (1,)))
+    with pytest.raises(Found, match="but cleaned up behind"):
+        explore(callers(1, (1,)))
 
 
-def test_a_signal_without_a_claim_is_found(explore, race, found, monkeypatch):
+def test_a_signal_without_a_claim_is_found(explore, monkeypatch):
     """The explorer finds the lost worker where its end is signalled although the caller may have left."""
 
     def loop(self):
@@ -188,11 +190,11 @@ def test_a_signal_without_a_claim_is_found(explore, race, found, monkeypatch):
 
     monkeypatch.setattr(Worker, "_loop", loop)
 
-    with pytest.raises(found):
-        explore(callers(race, 1, (1,)))
+    with pytest.raises(Found):
+        explore(callers(1, (1,)))
 
 
-def test_one_lock_for_all_jobs_is_found(explore, race, found, monkeypatch):
+def test_one_lock_for_all_jobs_is_found(explore, monkeypatch):
     """The explorer finds the signal that reaches the next caller where the lock of an abandoned job is used again."""
 
     def abandon(self, on_end):
@@ -207,11 +209,11 @@ def test_one_lock_for_all_jobs_is_found(explore, race, found, monkeypatch):
 
     monkeypatch.setattr(Worker, "_abandon", abandon)
 
-    with pytest.raises(found):
-        explore(callers(race, 2, (1,)), preemptions=2)
+    with pytest.raises(Found):
+        explore(callers(2, (1,)), preemptions=2)
 
 
-def test_a_worker_that_goes_without_asking_is_found(explore, race, found, monkeypatch):
+def test_a_worker_that_goes_without_asking_is_found(explore, monkeypatch):
     """The explorer finds the job that nobody does where an idle worker goes without leaving the pool first."""
 
     def retire(self, worker):
@@ -223,5 +225,5 @@ def test_a_worker_that_goes_without_asking_is_found(explore, race, found, monkey
 
     monkeypatch.setattr(WorkerPool, "retire", retire)
 
-    with pytest.raises(found):
-        explore(callers(race, 2, (0, 1)))
+    with pytest.raises(Found):
+        explore(callers(2, (0, 1)))
