@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from resilience._context import DEADLINE
 from resilience._core import deadline as deadlines
+from resilience._core.events import TimedOut
 from resilience._core.faults import Fault, FaultFlag, FaultKind
 from resilience._events import warn
 
@@ -104,6 +105,12 @@ class Site:
             elif self.judge_result is not None:
                 outcome.fault = fault_of_result(self.judge_result, outcome.value)
         return outcome.fault
+
+    def tell_expiry(self, deadline: Deadline) -> None:
+        """Tell listeners that a limit of this site has run out."""
+        hub = self.services.hub
+        if hub.wants(TimedOut):
+            hub.publish(TimedOut(name=self.label, scope=deadline.scope, seconds=deadline.seconds))
 
     def _tell(self, error: BaseException) -> None:
         kind = type(error)

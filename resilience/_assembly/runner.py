@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from resilience._context import DEADLINE
 from resilience._core.deadline import nearest
-from resilience._core.events import TimedOut
 from resilience._core.order import Layer
 from resilience._core.outcome import Outcome, raise_unchanged
 from resilience._core.permit import Permit
@@ -105,9 +104,7 @@ class Runner:
         breaker.record(episode, verdict, fault)
 
     def timed_out(self, deadline: Deadline) -> TimeoutExceeded:
-        hub = self._site.services.hub
-        if hub.wants(TimedOut):
-            hub.publish(TimedOut(name=self._site.label, scope=deadline.scope, seconds=deadline.seconds))
+        self._site.tell_expiry(deadline)
         return TimeoutExceeded(deadline.scope, deadline.seconds)
 
     def _raise(self, episode: int, failed: Exception, fault: None, args: Any, kwargs: Any, began: float) -> NoReturn:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from resilience._context import DEADLINE
 from resilience._core.deadline import AttemptDeadline, Deadline
-from resilience._core.events import TimedOut
 from resilience._core.order import Layer
 
 if TYPE_CHECKING:
@@ -52,7 +51,6 @@ class TimeoutLayers:
 
     def told(self, outcome: Outcome, deadline: Deadline | None) -> Outcome:
         """The outcome, told to listeners if it is the expiry of `deadline`."""
-        expired, hub = outcome.expired, self._site.services.hub
-        if expired is not None and expired is deadline and hub.wants(TimedOut):
-            hub.publish(TimedOut(name=self._site.label, scope=expired.scope, seconds=expired.seconds))
+        if deadline is not None and outcome.expired is deadline:
+            self._site.tell_expiry(deadline)
         return outcome
