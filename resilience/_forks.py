@@ -16,6 +16,7 @@ from contextlib import suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, Protocol
 
+from resilience import _changing
 from resilience._engine import workers
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ def after_in_parent() -> None:
 def after_in_child() -> None:
     """The same, and nobody else is here who could hold a lock, a slot or a probe."""
     after_in_parent()
+    _changing.after_fork()
     workers.after_fork()
     for registry in tuple(_REGISTRIES):
         registry.after_fork()

@@ -6,7 +6,6 @@ in its place for what is decorated or looked up inside a block.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -24,6 +23,7 @@ from resilience.catalogue import default_classifier
 from resilience.errors import ConfigurationError, shown
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Iterator
 
     from resilience._core.report import BreakerStatus
@@ -53,7 +53,6 @@ class Registry:
         self._clock: Clock = SYSTEM_CLOCK if clock is None else clock
         self.now: Callable[[], float] = self._clock.monotonic
         self._strict = strict
-        self._lock = threading.RLock()
         self._breakers: dict[str, CircuitBreaker] = {}
         self._bulkheads: dict[str, SharedBulkhead] = {}
         self._conflicts: set[tuple[str, tuple[str, ...]]] = set()
@@ -76,15 +75,16 @@ class Registry:
         name = faults.name("name", name)
         faults.instance_or_none("config", config, BreakerConfig)
         faults.raise_any()
-        with self._lock:
-            found = self._breakers.get(name)
-            if found is None:
-                home = _from_default_registry if self is _DEFAULT else None
-                classify = default_classifier().classify
-                found = CircuitBreaker(name, config or BreakerConfig(), self, classify, home)
+        found = self._breakers.get(name)
+        if found is None:
+            home = _from_default_registry if self is _DEFAULT else None
+            made = CircuitBreaker(name, config or BreakerConfig(), self, default_classifier().classify, home)
+            # No lock: of those who register a name at once one is first, and the others find its breaker.
+            found = self._breakers.setdefault(name, made)
+            if found is made:
+                # Asked afterwards: who sets another clock meanwhile tells all that are registered.
                 if not is_real(self._clock):
                     found.publish_slots(False)
-                self._breakers[name] = found
                 return found
         if config is not None and config != found.config:
             self._conflict(name, found.config.differences(config))
@@ -100,14 +100,15 @@ class Registry:
         name = faults.name("name", name)
         faults.instance_or_none("config", config, BulkheadConfig)
         faults.raise_any()
-        with self._lock:
-            found = self._bulkheads.get(name)
-            if found is None:
-                if config is None:
-                    raise ConfigurationError(
-                        f"bulkhead {name!r} is not registered: give it max_in_flight where it is first used"
-                    )
-                found = self._bulkheads[name] = SharedBulkhead(name, config.max_in_flight, config.longest_line, self)
+        found = self._bulkheads.get(name)
+        if found is None:
+            if config is None:
+                raise ConfigurationError(
+                    f"bulkhead {name!r} is not registered: give it max_in_flight where it is first used"
+                )
+            made = SharedBulkhead(name, config.max_in_flight, config.longest_line, self)
+            found = self._bulkheads.setdefault(name, made)
+            if found is made:
                 return found
         present = BulkheadConfig(found.max_in_flight, found.max_waiting)
         if config is not None and (config.max_in_flight, config.longest_line) != (
@@ -202,7 +203,6 @@ class Registry:
 
     def after_fork(self) -> None:
         """In the child: nobody here holds a lock, a slot or a probe."""
-        self._lock = threading.RLock()
         self.hub.renew_lock()
         for thing in (*self, *self._bulkheads.values(), *self._forked):
             thing.after_fork()

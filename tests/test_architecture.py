@@ -25,6 +25,7 @@ FLOORS = {
     "_words": 0,
     "errors": 0,
     "_core": 1,
+    "_changing": 2,
     "_clock": 2,
     "_context": 2,
     "_events": 2,

@@ -1,11 +1,12 @@
 """Bulkhead slots: a free list and a strict first-in-first-out line of tickets.
 
-Nobody needs a lock to take a free slot or to give one back: both are one C call.
+Nobody needs a lock to take a free slot or to give one back: both are one C call. So it
+is with the places in the line, which whoever takes a ticket out of it gives back.
 `match` pairs free slots with waiting tickets and is run by one thread at a time. A
 waiter joins the line first and asks for a match afterwards; a giver gives first and
 looks at the line afterwards: whatever the interleaving, one of them sees the other.
 
-Slots are made when they are first needed, so that a generous limit costs nothing.
+Both are made when they are first needed, so that a generous limit costs nothing.
 
 A ticket is won by whoever pops its one-element claim: the hand that grants it or the
 waiter that gives up, never both.
@@ -50,46 +51,81 @@ class Ticket:
         return True
 
 
-class Slots:
-    """The slots of one bulkhead.
+class Stock:
+    """So many things that one can hold, by number.
 
     Attributes:
         limit: how many there are.
-        longest: how long the line may be.
-        free: the slots nobody holds; `pop` takes one, `append` gives one back.
-        queue: the tickets in line.
+        free: those that nobody holds and that have been made; `append` gives one back.
     """
 
-    __slots__ = ("_make", "free", "limit", "longest", "queue")
+    __slots__ = ("_make", "free", "limit")
 
-    def __init__(self, limit: int, longest: int) -> None:
+    def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.longest = longest
         # No more than there are may lie here: a call that was under way at a fork gives back, in the
         # child as well, what the child has been given anew.
         self.free: deque[int] = deque(maxlen=min(limit, sys.maxsize))
-        self.queue: deque[Ticket] = deque()
         self.refill()
 
     @property
     def held(self) -> int:
-        """Slots that somebody holds now."""
+        """How many somebody holds now."""
         return max(0, min(self._make.value, self.limit) - len(self.free))
 
     def take(self) -> int | None:
-        """A free slot, or None: there is none, or somebody is in line and must not be overtaken."""
-        return None if self.queue else self._take()
-
-    def _take(self) -> int | None:
+        """A free one, or None."""
         try:
             return self.free.pop()
         except IndexError:
             number = self._make.tick()
             return number if number < self.limit else None
 
+    def refill(self) -> None:
+        """All free, in place: at the beginning, and what a forked child starts with."""
+        self._make = Counter()
+        self.free.clear()
+        self.free.extend(self._make.tick() for _ in range(min(self.limit, _READY_MADE)))
+
+
+class Slots:
+    """The slots of one bulkhead, and the line for them.
+
+    Attributes:
+        free: the slots nobody holds; `pop` takes one, `append` gives one back.
+        queue: the tickets in line.
+    """
+
+    __slots__ = ("_places", "_slots", "free", "queue")
+
+    def __init__(self, limit: int, longest: int) -> None:
+        self._slots = Stock(limit)
+        self._places = Stock(longest)
+        self.free = self._slots.free
+        self.queue: deque[Ticket] = deque()
+
+    @property
+    def limit(self) -> int:
+        """How many slots there are."""
+        return self._slots.limit
+
+    @property
+    def longest(self) -> int:
+        """How long the line may be."""
+        return self._places.limit
+
+    @property
+    def held(self) -> int:
+        """Slots that somebody holds now."""
+        return self._slots.held
+
+    def take(self) -> int | None:
+        """A free slot, or None: there is none, or somebody is in line and must not be overtaken."""
+        return None if self.queue else self._slots.take()
+
     def join(self, ticket: Ticket) -> bool:
-        """Stand in line; False if the line is as long as it may be. One caller at a time."""
-        if len(self.queue) >= self.longest:
+        """Stand in line; False if the line is as long as it may be."""
+        if self._places.take() is None:
             return False
         self.queue.append(ticket)
         return True
@@ -99,12 +135,13 @@ class Slots:
         try:
             self.queue.remove(ticket)
         except ValueError:
-            pass
+            return
+        self._places.free.append(0)
 
     def match(self) -> Ticket | None:
         """Grant a free slot to the first in line who still wants one. One caller at a time."""
         while self.queue:
-            slot = self._take()
+            slot = self._slots.take()
             if slot is None:
                 return None
             try:
@@ -112,6 +149,7 @@ class Slots:
             except IndexError:
                 self.free.append(slot)
                 return None
+            self._places.free.append(0)
             ticket.offered = slot
             if ticket.win():
                 ticket.slot = slot
@@ -120,11 +158,10 @@ class Slots:
         return None
 
     def refill(self) -> None:
-        """All slots free and nobody in line, in place: at the beginning, and what a forked child starts with."""
+        """All slots free and nobody in line, in place: what a forked child starts with."""
         self.queue.clear()
-        self._make = Counter()
-        self.free.clear()
-        self.free.extend(self._make.tick() for _ in range(min(self.limit, _READY_MADE)))
+        self._slots.refill()
+        self._places.refill()
 
 
 _READY_MADE = 1024

@@ -8,9 +8,9 @@ one leaves the work to it: it looks again after unlocking.
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
+from resilience._changing import is_changing
 from resilience._core.counter import Counter
 from resilience._core.events import BulkheadRejected, Bypassed
 from resilience._core.order import Layer
@@ -44,7 +44,6 @@ class SharedBulkhead:
         self.rejected = Counter()
         self._services = services
         self._matching = Turn()
-        self._joining = threading.RLock()
 
     @property
     def in_flight(self) -> int:
@@ -68,8 +67,7 @@ class SharedBulkhead:
 
     def join(self, ticket: Ticket) -> bool:
         """Stand in line; False if the line is full."""
-        with self._joining:
-            return self.slots.join(ticket)
+        return self.slots.join(ticket)
 
     def hand_over(self) -> None:
         """Match free slots with waiting tickets, unless another thread is at it."""
@@ -108,7 +106,6 @@ class SharedBulkhead:
     def after_fork(self) -> None:
         """In the child: all slots are free, whoever held or awaited one stayed in the parent."""
         self._matching = Turn()
-        self._joining = threading.RLock()
         self.slots.refill()
 
     def __repr__(self) -> str:
@@ -172,7 +169,7 @@ class BulkheadLayers:
     async def _stand_in_line(self, call: Call, bulkhead: SharedBulkhead) -> int | None:
         left = self._site.left(call)
         seconds = self._wait if left is None else min(self._wait, left)
-        if seconds <= 0:
+        if seconds <= 0 or is_changing():
             return None
         ticket = Ticket()
         if not bulkhead.join(ticket):

@@ -1,11 +1,12 @@
 """A circuit behind one lock.
 
-The lock is re-entrant and comes with a busy flag. A finaliser, a weakref callback or a
-signal handler may run in the middle of a locked section and call a guarded function of
-this very breaker. It then finds `busy` set inside its own lock: its report waits in the
-inbox until the section is done, and its request for a permit is refused with nothing to
-wait for. No user code, no I/O and no other lock is ever reached from inside: events
-only go to the hub's outbox, and are delivered after unlocking.
+A finaliser, a weakref callback or a signal handler may run in the middle of a locked
+section and call a guarded function, of this breaker or another. It then finds its
+thread among those in the middle of a change and waits for nothing: its report stays in
+the inbox, of this breaker until just before the lock is given back, of another until
+just after; its request for a permit is refused with nothing to wait for. No user code,
+no I/O and no other lock is ever reached from inside: events only go to the hub's
+outbox, and are delivered after unlocking.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from collections import deque
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
+from resilience._changing import CHANGING
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from resilience._changing import Later
     from resilience._core.circuit import Circuit
     from resilience._site import Services
 
@@ -72,26 +76,57 @@ class LockedCircuit:
             self._inbox.clear()
         self._section(self.circuit.abandon_probes)
 
+    def make_good(self) -> None:
+        """Take in what was left in the inbox by those who could not wait."""
+        if self._inbox:
+            # What is left meanwhile waits for whoever comes next: one would never come to an end of it.
+            self._change(_nothing, (), get_ident(), [self])
+
     def _section(self, act: Callable[..., Any], *args: Any) -> Any:
         """Run one act of the circuit under the lock; None where it has to wait in the inbox."""
-        # `with`, not acquire and release: a signal handler that raises between a call of
-        # acquire and the try after it would leave the lock held for good.
-        with self._lock:
-            if self._busy:
-                # A request for a permit is answered on the spot; only reports and acts are made good later.
-                if act is not self._ask:
-                    self._inbox.append((act, args))
-                return None
-            result = self._perform_locked(act, args)
-            if self._inbox:
-                self._make_good()
+        me = get_ident()
+        inside = CHANGING.get(me)
+        if inside is not None:
+            return self._from_inside(inside, act, args)
+        inside = [self]
+        result = self._change(act, args, me, inside)
+        for circuit in inside[1:]:
+            circuit.make_good()
         if self._outbox:
             self._hub.deliver()
         return result
 
-    # No loop stands directly in a `try` or `with` that must clean up: where a signal handler raises at the
-    # jump back, CPython 3.13 passes them by (cpython#130279). tests/test_architecture.py looks for more.
-    def _perform_locked(self, act: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    def _from_inside(self, inside: list[Later], act: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        ours = inside[0] is self
+        if ours and not self._busy:
+            # Between two acts of a change of this very circuit.
+            result = self._perform(act, args)
+            if self._inbox:
+                self._perform_those_left()
+            return result
+        # A request for a permit is answered on the spot; only reports and acts are made good later.
+        if act is not self._ask:
+            self._inbox.append((act, args))
+            if not ours:
+                inside.append(self)
+        return None
+
+    # `with`, not acquire and release: a signal handler that raises between a call of acquire and the try after it
+    # would leave the lock held for good. For the same reason nothing is called, and no loop stands (CPython 3.13
+    # leaves a hole in the try at its end, cpython#130279), where the marks are set and cleared: handlers and the
+    # collector come in after calls and at the end of a loop's turn.
+    def _change(self, act: Callable[..., Any], args: tuple[Any, ...], me: int, inside: list[Later]) -> Any:
+        with self._lock:
+            try:
+                CHANGING[me] = inside
+                result = self._perform(act, args)
+                if self._inbox:
+                    self._perform_those_left()
+            finally:
+                del CHANGING[me]
+        return result
+
+    def _perform(self, act: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         try:
             self._busy = get_ident()
             if self._real:
@@ -111,7 +146,7 @@ class LockedCircuit:
         while events:
             self._hub.put(events.pop(0))
 
-    def _make_good(self) -> None:
+    def _perform_those_left(self) -> None:
         # Bounded: if making one good leads to the next, the rest waits for whoever comes next.
         for _ in range(_MOST_AT_ONCE):
             # Popped rather than looked at: a finaliser may come between two reports and make them all good.
@@ -119,4 +154,8 @@ class LockedCircuit:
                 act, args = self._inbox.popleft()
             except IndexError:
                 break
-            self._perform_locked(act, args)
+            self._perform(act, args)
+
+
+def _nothing(now: float, time_ns: int) -> None:
+    """The act of who only comes for what was left."""

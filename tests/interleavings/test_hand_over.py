@@ -7,7 +7,7 @@ from cooperative import Found
 from scheduler import Race
 
 from resilience import BulkheadFullError, bulkhead
-from resilience._core.slots import Slots, Ticket
+from resilience._core.slots import Slots, Stock, Ticket
 from resilience._engine.world_sync import SyncWorld
 from resilience._policies.bulkhead import SharedBulkhead, _slot_of
 from resilience._turns import Turn
@@ -89,6 +89,32 @@ def world(quiet_registry):
 
 
 # ------------------------------------------------------------------------------------------------ the acts one by one
+def joining(world):
+    """Two who want the last place in line."""
+
+    def make():
+        made = world(1, longest=1)
+        made.take()
+
+        def join():
+            return made.shared.join(Ticket())
+
+        def check(results):
+            assert [False, True] == sorted(results)
+            assert 1 == made.shared.waiting
+
+        return Race((join, join), made.watched, check)
+
+    return make
+
+
+def test_one_of_two_gets_the_last_place(explore, world):
+    """The line is exactly as long as it may be."""
+    report = explore(joining(world))
+
+    assert 2 == len(report.outcomes), report
+
+
 def giving_against_joining(world):
     def make():
         made = world()
@@ -469,7 +495,7 @@ def test_a_slot_noted_after_the_claim_is_found(explore, world, monkeypatch):
 
     def match(self):
         while self.queue:
-            slot = self._take()
+            slot = self._slots.take()
             if slot is None:
                 return None
             ticket = self.queue.popleft()
@@ -485,37 +511,32 @@ def test_a_slot_noted_after_the_claim_is_found(explore, world, monkeypatch):
         explore(giving_against_leaving(world))
 
 
-def test_a_line_without_its_lock_is_found(explore, world, monkeypatch):
-    """The explorer finds the line that grows too long where two join at once."""
-    monkeypatch.setattr(SharedBulkhead, "join", lambda self, ticket: self.slots.join(ticket))
+def test_places_that_are_counted_first_are_found(explore, world, monkeypatch):
+    """The explorer finds the line that grows too long where its length is looked at and a ticket then added."""
 
-    def make():
-        made = world(1, longest=1)
-        made.take()
+    def join(self, ticket):
+        if len(self.queue) >= self.longest:
+            return False
+        self.queue.append(ticket)
+        return True
 
-        def join():
-            return made.shared.join(Ticket())
-
-        def check(results):
-            assert 1 == made.shared.waiting
-
-        return Race((join, join), made.watched, check)
+    monkeypatch.setattr(Slots, "join", join)
 
     with pytest.raises(Found):
-        explore(make)
+        explore(joining(world))
 
 
 def test_slots_counted_with_an_int_are_found(explore, world, monkeypatch):
     """The explorer finds the slot that is given to two where a free one is looked at and then taken."""
 
-    def _take(self):
+    def take(self):
         if not self.free:
             return None
         slot = self.free[-1]
         del self.free[-1]
         return slot
 
-    monkeypatch.setattr(Slots, "_take", _take)
+    monkeypatch.setattr(Stock, "take", take)
 
     def make():
         made = world(2)

@@ -12,6 +12,7 @@ from forking import in_child, needs_fork
 
 from resilience import BreakerConfig, CircuitState, Consecutive, FaultKind
 from resilience import _forks as forks
+from resilience._changing import CHANGING
 
 TRANSIENT = FaultKind.TRANSIENT
 
@@ -144,3 +145,23 @@ def test_a_handler_that_raises_before_the_fork(registry):
     thread.start()
     thread.join(10)
     assert shared == free
+
+
+@needs_fork
+def test_threads_of_the_parent_are_forgotten(shared, monkeypatch):
+    """I19: a thread of the child may be given the number of one that was in the middle of a change."""
+    monkeypatch.setattr(forks, "LONGEST_WAIT", 0.05)
+    other = Stops(shared, 30)
+
+    def check():
+        assert {} == CHANGING
+        thread = threading.Thread(target=shared.force_open, args=("drill",))
+        thread.start()
+        thread.join()
+        assert CircuitState.OPEN is shared.state
+
+    try:
+        assert "ok" == in_child(check)
+    finally:
+        other.go_on.set()
+        other.thread.join(10)

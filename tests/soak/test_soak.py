@@ -94,7 +94,7 @@ def test_fork_in_the_middle_of_a_change():
     inside, forked = threading.Event(), threading.Event()
 
     def stop_between(frame, event, argument):
-        if frame.f_code.co_name not in ("_section", "_perform_locked", "settle", "on_success", "_settle_probe"):
+        if frame.f_code.co_name not in ("_section", "_change", "_perform", "settle", "on_success", "_settle_probe"):
             return None
         taken_off = frame.f_code.co_name == "_settle_probe" and not shared.circuit._probes
         if taken_off and not shared.circuit.totals.probes_succeeded and not inside.is_set():

@@ -1,0 +1,36 @@
+"""Which threads are in the middle of a change of a circuit.
+
+A finaliser, a weakref callback or a signal handler may run there, and call a guarded
+function of any name. If it waited for what another thread holds, and that one did the
+same the other way round, both would wait for ever. So nothing waits there: a report is
+left for later, a request is refused.
+"""
+
+from __future__ import annotations
+
+from threading import get_ident
+from typing import Protocol
+
+
+class Later(Protocol):
+    """A circuit that has been left a report."""
+
+    def make_good(self) -> None:
+        """Take it in."""
+
+
+CHANGING: dict[int, list[Later]] = {}
+"""By thread: the circuit that changes, then those that have been left something meanwhile."""
+
+
+def is_changing() -> bool:
+    """Whether this thread must not wait."""
+    return get_ident() in CHANGING
+
+
+def after_fork() -> None:
+    """In the child: of all threads only this one exists, and others will be given the numbers of those that do not."""
+    mine = CHANGING.get(get_ident())
+    CHANGING.clear()
+    if mine is not None:
+        CHANGING[get_ident()] = mine
