@@ -572,7 +572,7 @@ def test_two_hundred_calls_of_one_function(run):
     """200 calls through one shared timer: those that hang expire, the others are never touched."""
 
     async def main():
-        @timeout(SHORT * 2)
+        @timeout(SHORT * 20)
         async def fn(number):
             for _ in range(number % 11):
                 await asyncio.sleep(0)
