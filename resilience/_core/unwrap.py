@@ -196,11 +196,13 @@ class Walk:
 
     def _group(self, exceptions: object, depth: int, links: int) -> Fault | None:
         """The fault of an exception group with these members; None if there are none."""
-        members = members_of(exceptions, self._left + 1)
+        room = self._left
+        members = members_of(exceptions, room + 1)
         leaves: list[Fault] = []
-        outer_cut, self._cut = self._cut, False
+        outer_cut, self._cut = self._cut, len(members) > room
         for member in members:
-            if self._left <= 0:
+            # Leaves are bounded by themselves: a group that was met before costs nothing and brings all of its own.
+            if self._left <= 0 or len(leaves) >= MAX_NODES:
                 self._cut = True
                 break
             if is_exception(member) and not self._is_pending(member):
