@@ -264,7 +264,6 @@ class Circuit(Moving):
         self.last_failure = None
         self.events.clear()
         self._probes.clear()
-        self._probe_successes = 0
         self._state, self._mode, self._opened_ns, self._changed_ns = CLOSED, self._own_mode(), None, time_ns
         # A permit of before must stay late, so episodes never repeat.
         self.episode += 1

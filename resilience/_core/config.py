@@ -157,7 +157,7 @@ def _statuses(faults: Faults, value: object) -> frozenset[int]:
     except TypeError:
         faults.add("trip_on_status", value, right)
         return frozenset()
-    if any(isinstance(status, bool) or not isinstance(status, int) or not 100 <= status <= 599 for status in found):
+    if any(not isinstance(status, int) or not 100 <= status <= 599 for status in found):
         faults.add("trip_on_status", value, right)
         return frozenset()
     return frozenset(cast("tuple[int, ...]", found))

@@ -130,7 +130,5 @@ def is_evidence(deadline: Deadline, in_flight: float, per_attempt: float | None)
     with 5 ms left proves nothing. Where the site's own limit for one attempt is
     shorter, half of that is enough.
     """
-    length = deadline.seconds
-    if per_attempt is not None and per_attempt < length:
-        length = per_attempt
+    length = deadline.seconds if per_attempt is None else min(per_attempt, deadline.seconds)
     return deadline.counts and in_flight >= length / 2

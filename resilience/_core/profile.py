@@ -46,7 +46,6 @@ class Profile:
         interrupt_flags: the flags of that.
         is_group: it is an exception group.
         is_timeout: it is a timeout, below which nobody looks.
-        is_builtin: it is a builtin class, not one that derives from it.
         plain: an instance with an empty `__dict__` has nothing to read.
         rules: the rules to ask first, in their order.
         bases: the rules of standard library bases, to ask last.
@@ -60,7 +59,6 @@ class Profile:
         "bases",
         "interrupt_flags",
         "interrupts",
-        "is_builtin",
         "is_exception",
         "is_group",
         "is_timeout",
@@ -78,7 +76,6 @@ class Profile:
         self.interrupts = self.is_exception and not issubclass(kind, Exception)
         self.is_group = issubclass(kind, BaseExceptionGroup)
         self.is_timeout = issubclass(kind, TimeoutError)
-        self.is_builtin = module == "builtins"
         self.rules = tuple(rules)
         self.bases = tuple(bases)
         self.interrupt_flags = next((rule.flags for rule in rules if rule.kind is FaultKind.INTERRUPTED), NO_FLAGS)
@@ -113,13 +110,14 @@ class Profile:
         self.nobody_knows = True
         return None, self.unknown(otherwise)
 
-    def is_guess(self, kind: FaultKind, flags: frozenset[FaultFlag]) -> bool:
+    @staticmethod
+    def is_guess(kind: FaultKind, flags: frozenset[FaultFlag]) -> bool:
         """Whether a base class's rule says no more than "unknown".
 
         A library's own `class ProviderDown(RuntimeError)` is no bug of ours because a
         bare RuntimeError is one: nobody has classified it, and its user should hear so.
         """
-        return kind is FaultKind.INTERNAL and not flags and not self.is_builtin
+        return kind is FaultKind.INTERNAL and not flags
 
     def unknown(self, otherwise: FaultKind | None, status: int | None = None, wait: float | None = None) -> Fault:
         """The fault of an exception that nobody has a rule for."""

@@ -62,9 +62,9 @@ def is_exception(thing: object) -> TypeGuard[BaseException]:
 def members_of(thing: Any, most: int) -> list[Any]:
     """At most `most` items of a tuple or list, read past whatever its class overrides; else none."""
     if issubclass(type(thing), tuple):
-        return [*tuple.__getitem__(thing, slice(0, most))]
+        return [*tuple.__getitem__(thing, slice(most))]
     if issubclass(type(thing), list):
-        return [*list.__getitem__(thing, slice(0, most))]
+        return [*list.__getitem__(thing, slice(most))]
     return []
 
 

@@ -148,7 +148,7 @@ def spellings(match: str) -> list[tuple[str, str]]:
     if not module:
         return [("builtins", qualname)]
     segment = segment_of(module)
-    inner = module[len(segment) :].strip(".").split(".")
+    inner = module[len(segment) :].split(".")
     found = [(segment, qualname)]
     for part in reversed([part for part in inner if part]):
         qualname = f"{part}.{qualname}"
@@ -192,7 +192,7 @@ def checked_wrapper(match: object, inner: Any) -> Rule:
 def _matched(match: object) -> tuple[type[BaseException] | str | None, Condition | None]:
     if isinstance(match, str):
         parts = match.replace(":", ".").split(".")
-        return (match, None) if all(parts) else (None, None)
+        return (match, None) if all(parts) and match.count(":") <= 1 else (None, None)
     if isinstance(match, type):
         return (match, None) if issubclass(match, Exception) else (None, None)
     return None, match if callable(match) else None

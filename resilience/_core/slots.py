@@ -88,44 +88,28 @@ class Stock:
         self.free.extend(self._make.tick() for _ in range(min(self.limit, _READY_MADE)))
 
 
-class Slots:
+class Slots(Stock):
     """The slots of one bulkhead, and the line for them.
 
     Attributes:
-        free: the slots nobody holds; `pop` takes one, `append` gives one back.
         queue: the tickets in line.
+        places: what a ticket needs to be there.
     """
 
-    __slots__ = ("_places", "_slots", "free", "queue")
+    __slots__ = ("places", "queue")
 
     def __init__(self, limit: int, longest: int) -> None:
-        self._slots = Stock(limit)
-        self._places = Stock(longest)
-        self.free = self._slots.free
+        self.places = Stock(longest)
         self.queue: deque[Ticket] = deque()
-
-    @property
-    def limit(self) -> int:
-        """How many slots there are."""
-        return self._slots.limit
-
-    @property
-    def longest(self) -> int:
-        """How long the line may be."""
-        return self._places.limit
-
-    @property
-    def held(self) -> int:
-        """Slots that somebody holds now."""
-        return self._slots.held
+        super().__init__(limit)
 
     def take(self) -> int | None:
         """A free slot, or None: there is none, or somebody is in line and must not be overtaken."""
-        return None if self.queue else self._slots.take()
+        return None if self.queue else super().take()
 
     def join(self, ticket: Ticket) -> bool:
         """Stand in line; False if the line is as long as it may be."""
-        if self._places.take() is None:
+        if self.places.take() is None:
             return False
         self.queue.append(ticket)
         return True
@@ -136,12 +120,12 @@ class Slots:
             self.queue.remove(ticket)
         except ValueError:
             return
-        self._places.free.append(0)
+        self.places.free.append(0)
 
     def match(self) -> Ticket | None:
         """Grant a free slot to the first in line who still wants one. One caller at a time."""
         while self.queue:
-            slot = self._slots.take()
+            slot = super().take()
             if slot is None:
                 return None
             try:
@@ -149,7 +133,7 @@ class Slots:
             except IndexError:
                 self.free.append(slot)
                 return None
-            self._places.free.append(0)
+            self.places.free.append(0)
             ticket.offered = slot
             if ticket.win():
                 ticket.slot = slot
@@ -158,10 +142,10 @@ class Slots:
         return None
 
     def refill(self) -> None:
-        """All slots free and nobody in line, in place: what a forked child starts with."""
+        """All slots free and nobody in line, in place."""
         self.queue.clear()
-        self._slots.refill()
-        self._places.refill()
+        self.places.refill()
+        super().refill()
 
 
 _READY_MADE = 1024

@@ -38,7 +38,7 @@ def meaning_of(status: int) -> tuple[FaultKind, frozenset[FaultFlag]] | None:
         if status in _SETTLED_5XX:
             return FaultKind.DOWNSTREAM, NO_FLAGS
         return FaultKind.TRANSIENT, _AMBIGUOUS if status in _GATEWAY_TIMEOUTS else NO_FLAGS
-    if 400 <= status <= 499:
+    if status // 100 == 4:
         if status in _RETRY_4XX:
             return FaultKind.TRANSIENT, NO_FLAGS
         return FaultKind.DOWNSTREAM, _CLIENT_FAULT
@@ -69,8 +69,8 @@ def read_status(thing: object) -> int | None:
 
 
 def as_status(thing: Any) -> int | None:
-    """An int in 100-599 (no bool) as a plain int; None for everything else."""
-    if not issubclass(type(thing), int) or type(thing) is bool:
+    """An int in 100-599 as a plain int; None for everything else."""
+    if not issubclass(type(thing), int):
         return None
     # Enum members and other ints in disguise become what they stand for.
     number = int.__index__(thing)

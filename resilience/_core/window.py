@@ -97,14 +97,8 @@ class RollingWindow:
         self._min_calls = setting.min_calls
         self._bucket = setting.bucket
         self._slices = round(setting.window / setting.bucket)
-        self._closed: tuple[Slice, ...] = ()
-        self._held_calls = 0
-        self._held_failures = 0
         self._slice = 0
-        self._base = 0
-        self._failures = 0
-        self.clean = True
-        self.edge = -NEVER
+        self.renewed(0)
 
     def fail(self, now: float, successes: int) -> bool:
         self._roll(now, successes)

@@ -495,7 +495,7 @@ def test_a_slot_noted_after_the_claim_is_found(explore, world, monkeypatch):
 
     def match(self):
         while self.queue:
-            slot = self._slots.take()
+            slot = Stock.take(self)
             if slot is None:
                 return None
             ticket = self.queue.popleft()
@@ -515,7 +515,7 @@ def test_places_that_are_counted_first_are_found(explore, world, monkeypatch):
     """The explorer finds the line that grows too long where its length is looked at and a ticket then added."""
 
     def join(self, ticket):
-        if len(self.queue) >= self.longest:
+        if len(self.queue) >= self.places.limit:
             return False
         self.queue.append(ticket)
         return True
