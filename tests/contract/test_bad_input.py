@@ -9,6 +9,7 @@ from datetime import timedelta
 from fractions import Fraction
 
 import pytest
+from naming import named
 
 from resilience import (
     BreakerConfig,
@@ -71,13 +72,6 @@ BAD_NOT_NEGATIVE = [
 ]
 BAD_COUNT = [NAN, INF, True, False, 0, -1, 1.5, "5", None, [], Odd(), timedelta(1)]
 BAD_OPTIONAL_COUNT = [value for value in BAD_COUNT if value is not None]
-
-
-def named(value):
-    try:
-        return repr(value)
-    except Exception:
-        return "odd"
 
 
 def refused(match, make, *args, **kwargs):

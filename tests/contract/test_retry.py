@@ -13,6 +13,7 @@ import pytest
 import tenacity
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from naming import named
 
 from resilience import (
     BulkheadConfig,
@@ -678,7 +679,7 @@ def test_strategy_that_raises(world, remote):
     assert 0 == pool.in_flight
 
 
-@pytest.mark.parametrize("answer", [None, "soon", object(), []], ids=repr)
+@pytest.mark.parametrize("answer", [None, "soon", object(), []], ids=named)
 def test_strategy_that_answers_no_number(world, remote, answer):
     """I20: a strategy that answers no number: its TypeError or the last exception, and nothing hangs."""
     failed = world.fails(
