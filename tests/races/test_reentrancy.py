@@ -243,7 +243,7 @@ def test_signal_handler_with_threads_behind():
 
 
 def test_signal_handler_that_raises():
-    """I4, I8: KeyboardInterrupt out of a handler, anywhere in our code: no slot, no lock, no probe stays behind."""
+    """I7: KeyboardInterrupt out of a handler, anywhere in our code: no lock or flag stays behind, the breaker goes on."""
     run(
         """
         class Stop(BaseException):
