@@ -19,8 +19,10 @@ class Later(Protocol):
         """Take it in."""
 
 
-CHANGING: dict[int, list[Later]] = {}
-"""By thread: the circuit that changes, then those that have been left something meanwhile."""
+CHANGING: dict[int, Later] = {}
+"""The circuit that changes, by thread."""
+LEFT: dict[int, list[Later]] = {}
+"""The other circuits that have been left something meanwhile, by thread."""
 
 
 def is_changing() -> bool:
@@ -30,7 +32,8 @@ def is_changing() -> bool:
 
 def after_fork() -> None:
     """In the child: of all threads only this one exists, and others will be given the numbers of those that do not."""
-    mine = CHANGING.get(get_ident())
-    CHANGING.clear()
-    if mine is not None:
-        CHANGING[get_ident()] = mine
+    me = get_ident()
+    for by_thread in (CHANGING, LEFT):
+        for thread in tuple(by_thread):
+            if thread != me:
+                del by_thread[thread]

@@ -17,12 +17,11 @@ from collections import deque
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from resilience._changing import CHANGING
+from resilience._changing import CHANGING, LEFT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from resilience._changing import Later
     from resilience._core.circuit import Circuit
     from resilience._site import Services
 
@@ -80,55 +79,54 @@ class LockedCircuit:
         """Take in what was left in the inbox by those who could not wait."""
         if self._inbox:
             # What is left meanwhile waits for whoever comes next: one would never come to an end of it.
-            self._change(_nothing, (), get_ident(), [self])
+            self._change(_nothing, (), get_ident())
 
     def _section(self, act: Callable[..., Any], *args: Any) -> Any:
         """Run one act of the circuit under the lock; None where it has to wait in the inbox."""
         me = get_ident()
-        inside = CHANGING.get(me)
-        if inside is not None:
-            return self._from_inside(inside, act, args)
-        inside = [self]
-        result = self._change(act, args, me, inside)
-        for circuit in inside[1:]:
-            circuit.make_good()
+        if me in CHANGING:
+            return self._from_inside(me, act, args)
+        result = self._change(act, args, me)
+        if LEFT:
+            for circuit in LEFT.pop(me, ()):
+                circuit.make_good()
         if self._outbox:
             self._hub.deliver()
         return result
 
-    def _from_inside(self, inside: list[Later], act: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        ours = inside[0] is self
+    def _from_inside(self, me: int, act: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        ours = CHANGING[me] is self
         if ours and not self._busy:
             # Between two acts of a change of this very circuit.
-            result = self._perform(act, args)
+            result = self._perform(act, args, me)
             if self._inbox:
-                self._perform_those_left()
+                self._perform_those_left(me)
             return result
         # A request for a permit is answered on the spot; only reports and acts are made good later.
         if act is not self._ask:
             self._inbox.append((act, args))
             if not ours:
-                inside.append(self)
+                LEFT.setdefault(me, []).append(self)
         return None
 
     # `with`, not acquire and release: a signal handler that raises between a call of acquire and the try after it
     # would leave the lock held for good. For the same reason nothing is called, and no loop stands (CPython 3.13
     # leaves a hole in the try at its end, cpython#130279), where the marks are set and cleared: handlers and the
     # collector come in after calls and at the end of a loop's turn.
-    def _change(self, act: Callable[..., Any], args: tuple[Any, ...], me: int, inside: list[Later]) -> Any:
+    def _change(self, act: Callable[..., Any], args: tuple[Any, ...], me: int) -> Any:
         with self._lock:
             try:
-                CHANGING[me] = inside
-                result = self._perform(act, args)
+                CHANGING[me] = self
+                result = self._perform(act, args, me)
                 if self._inbox:
-                    self._perform_those_left()
+                    self._perform_those_left(me)
             finally:
                 del CHANGING[me]
         return result
 
-    def _perform(self, act: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    def _perform(self, act: Callable[..., Any], args: tuple[Any, ...], me: int) -> Any:
         try:
-            self._busy = get_ident()
+            self._busy = me
             if self._real:
                 result = act(*args, time.monotonic(), time.time_ns())
             else:
@@ -146,7 +144,7 @@ class LockedCircuit:
         while events:
             self._hub.put(events.pop(0))
 
-    def _perform_those_left(self) -> None:
+    def _perform_those_left(self, me: int) -> None:
         # Bounded: if making one good leads to the next, the rest waits for whoever comes next.
         for _ in range(_MOST_AT_ONCE):
             # Popped rather than looked at: a finaliser may come between two reports and make them all good.
@@ -154,7 +152,7 @@ class LockedCircuit:
                 act, args = self._inbox.popleft()
             except IndexError:
                 break
-            self._perform(act, args)
+            self._perform(act, args, me)
 
 
 def _nothing(now: float, time_ns: int) -> None:

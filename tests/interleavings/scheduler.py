@@ -55,7 +55,7 @@ from bytecodes import CONTAINERS, HARMLESS, HARMLESS_TYPES, HEAP, READING, Plan,
 from cooperative import Abort, Found, Thread, Threading
 from pictures import Picture
 
-from resilience._changing import CHANGING
+from resilience._changing import CHANGING, LEFT
 from resilience._policies import circuit_breaker
 
 LINES_FIRST = sys.version_info >= (3, 13)
@@ -501,7 +501,7 @@ class Explorer:
             thing = owner
         elif not found:
             return HEAP, writes
-        if thing is CHANGING:
+        if thing is CHANGING or thing is LEFT:
             return None  # each thread comes to its own key only
         if isinstance(thing, HARMLESS_TYPES) or not isinstance(thing, CONTAINERS):
             kind = type(thing).__name__

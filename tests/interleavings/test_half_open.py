@@ -348,7 +348,7 @@ def test_a_reset_against_a_request(explore, cooled):
 # ------------------------------------------------------------------------------------------------ faults that must be found
 def unlocked(self, act, *args):
     """`LockedCircuit._section` without its lock."""
-    return self._perform(act, args)
+    return self._perform(act, args, 1)
 
 
 def test_asking_without_the_lock_is_found(explore, cooled, monkeypatch):

@@ -352,8 +352,8 @@ ZOO = [
         "a report to another name waits for its lock in the middle of a change",
         LockedCircuit,
         "_section",
-        "inside is not None",
-        "inside is not None and inside[0] is self",
+        "me in CHANGING",
+        "CHANGING.get(me) is self",
         "tests/races/test_two_names.py::test_two_changes_that_report_to_each_other",
     ),
     Mutant(

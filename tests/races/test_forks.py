@@ -12,7 +12,7 @@ from forking import in_child, needs_fork
 
 from resilience import BreakerConfig, CircuitState, Consecutive, FaultKind
 from resilience import _forks as forks
-from resilience._changing import CHANGING
+from resilience._changing import CHANGING, LEFT
 
 TRANSIENT = FaultKind.TRANSIENT
 
@@ -154,7 +154,7 @@ def test_threads_of_the_parent_are_forgotten(shared, monkeypatch):
     other = Stops(shared, 30)
 
     def check():
-        assert {} == CHANGING
+        assert ({}, {}) == (CHANGING, LEFT)
         thread = threading.Thread(target=shared.force_open, args=("drill",))
         thread.start()
         thread.join()
