@@ -108,8 +108,6 @@ class Registry:
                 )
             made = SharedBulkhead(name, config.max_in_flight, config.longest_line, self)
             found = self._bulkheads.setdefault(name, made)
-            if found is made:
-                return found
         present = BulkheadConfig(found.max_in_flight, found.max_waiting)
         if config is not None and (config.max_in_flight, config.longest_line) != (
             found.max_in_flight,

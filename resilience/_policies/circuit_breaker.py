@@ -66,8 +66,8 @@ class CircuitBreaker(LockedCircuit):
             kind: verdict_of(Fault(kind), trip_on=config.trip_kinds, trip_on_status=config.trip_statuses)
             for kind in FaultKind
         }
-        self._failing_guards = GuardKit(self, classify, FAIL)
         self._guards = {on_open: GuardKit(self, classify, on_open) for on_open in OnOpen}
+        self._failing_guards = self._guards[FAIL]
 
     # ------------------------------------------------------------------------------------------------ reading
     @property
@@ -259,7 +259,7 @@ class CircuitBreaker(LockedCircuit):
             if opens is not False:
                 self.count_strike(episode, fault, opens)
         else:
-            self.record(episode, verdict, fault)
+            self.record(episode, verdict)
 
     def count_strike(self, episode: int, fault: Fault, opens: bool | None) -> None:
         """Finish what `Circuit.strike` could not do without the lock."""

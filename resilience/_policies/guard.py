@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from resilience._context import DEADLINE, mark_probe, unmark_probe
 from resilience._core.permit import Permit
 from resilience._core.trip import Unstruck
-from resilience._policies.verdicts import end_of, interrupted_verdict, settle_error
+from resilience._policies.verdicts import interrupted_verdict, settle_error
 from resilience._site import fault_of_result
-from resilience._words import OnOpen, Verdict
+from resilience._words import OnOpen, ProbeEnd, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -226,4 +226,4 @@ def _report_error(
         settle_error(breaker, permit, error, kit.classify(error, handled))
     else:
         verdict, fault = interrupted_verdict(breaker, error, breaker.now(), started, None)
-        breaker.settle(permit, verdict, fault, end_of(error))
+        breaker.settle(permit, verdict, fault, ProbeEnd.CANCELLED)

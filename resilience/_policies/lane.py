@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from resilience._context import PROBING
 from resilience._policies.marks import MARK
 from resilience._words import Verdict
 
@@ -27,12 +26,12 @@ FAILURE = Verdict.FAILURE
 
 def front_door(breaker: CircuitBreaker) -> Callable[[], float | None]:
     """A function that tells for how many seconds a call is refused, None if it may try. Pure."""
-    circuit, probing, refusal = breaker.circuit, PROBING.get, breaker.refusal_here
+    circuit, refusal = breaker.circuit, breaker.refusal_here
 
     def door() -> float | None:
         left = circuit.open_until - time.monotonic()
         # More than the whole open time left: the clock jumped, which the full answer knows how to take.
-        if 0.0 < left <= circuit.open_span and not probing():
+        if 0.0 < left <= circuit.open_span:
             return left
         return refusal()
 

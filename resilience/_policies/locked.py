@@ -151,7 +151,7 @@ class LockedCircuit:
             try:
                 act, args = self._inbox.popleft()
             except IndexError:
-                break
+                return
             self._perform(act, args, me)
 
 
