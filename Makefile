@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test check core proof soak bench bench-update clean
+.PHONY: help demo test check core proof soak mutation bench bench-update clean
 
 help:
 	@echo "make demo   watch a breaker at work against a server that fails"
@@ -11,6 +11,7 @@ help:
 	@echo "make check  format, lint, types, tests, documentation, and the tests without any extra"
 	@echo "make proof  the long searches: every state of the protocol, wrong breakers, interleavings (spin is used where it is installed)"
 	@echo "make soak   everything at once for a minute: threads, loops, forks, faults, operators (SECONDS=1800 for longer)"
+	@echo "make mutation  change the code in thousands of small ways: which changes do the tests not notice? (an hour)"
 	@echo "make bench  compare what a call costs with other libraries, with the bars and with the stored baseline"
 	@echo "make bench-update  the same, and store the result: baseline and documentation"
 	@echo "make clean  remove environments and caches"
@@ -25,6 +26,13 @@ $(VENV)/.complete: pyproject.toml
 $(VENV)-bench/.complete: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-bench
 	$(VENV)-bench/bin/pip install --quiet --editable '.[bench]'
+	@touch $@
+
+# What the tests need, without the package: the mutated copy must be the only one.
+$(VENV)-mutation/.complete: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-mutation
+	$(VENV)-mutation/bin/pip install --quiet 'mutmut==3.8.1' '.[test]'
+	$(VENV)-mutation/bin/pip uninstall --quiet --yes resilience-py
 	@touch $@
 
 # Installed, not editable: this one shows what a user gets.
@@ -53,6 +61,9 @@ proof: $(VENV)/.complete
 soak: $(VENV)/.complete
 	$(BIN)/python tests/soak/soak.py --seconds $(or $(SECONDS),60)
 
+mutation: $(VENV)-mutation/.complete
+	$(VENV)-mutation/bin/python tests/mutation/mutate.py
+
 bench: $(VENV)-bench/.complete
 	$(VENV)-bench/bin/python benchmarks/run.py
 
@@ -60,4 +71,4 @@ bench-update: $(VENV)-bench/.complete
 	$(VENV)-bench/bin/python benchmarks/run.py --update
 
 clean:
-	rm -rf $(VENV) $(VENV)-core $(VENV)-bench site .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-core $(VENV)-bench $(VENV)-mutation .mutation site .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import pickle
 import threading
 
 import pytest
 
 from resilience import (
     BreakerConfig,
+    BulkheadConfig,
     CircuitState,
     ConfigurationError,
     Consecutive,
@@ -220,6 +222,78 @@ def test_registering_from_many_threads_gives_one_breaker(registry):
     assert 50 == len(set(found))
 
 
+@pytest.mark.parametrize("kind", ["Breaker", "Bulkhead"])
+def test_every_mistake_at_the_registry_is_named(registry, kind):
+    """I20: all faults at once, each with the parameter, the value given and what would be right."""
+    with pytest.raises(ConfigurationError) as caught:
+        getattr(registry, kind.lower())("a b", config=5)
+
+    assert (
+        "name must be a str of 1 to 256 bytes of A-Z a-z 0-9 . _ : / @ + -, got 'a b'",
+        f"config must be a {kind}Config or None, got 5",
+    ) == caught.value.faults
+
+
+def test_every_mistake_at_a_new_registry_is_named():
+    """I20: the same for its own settings."""
+    with pytest.raises(ConfigurationError) as caught:
+        Registry(clock="noon", strict="yes")
+
+    assert (
+        "strict must be True or False, got 'yes'",
+        "clock must be a Clock (monotonic, time_ns, sleep, asleep, call_at) or None, got 'noon'",
+    ) == caught.value.faults
+
+
+def test_conflict_of_bulkheads_says_what_differs(registry, events):
+    """Section 9: field by field, in the normal form of both settings, and only what differs."""
+    registry.bulkhead("pool", BulkheadConfig(2, 5))
+    registry.bulkhead("pool", BulkheadConfig(2, 7))
+    registry.bulkhead("pool", BulkheadConfig(2))
+
+    assert [
+        ("pool", ("max_waiting: 5, not 7",)),
+        ("pool", ("max_waiting: 5, not 20",)),
+    ] == [(event.name, event.differences) for event in events]
+
+
+def test_conflicts_are_counted_by_name(registry):
+    """Section 9: each different conflict once."""
+    for cooldown in (10, 20, 20, 30):
+        registry.breaker("api", BreakerConfig(cooldown=cooldown))
+    registry.breaker("other", BreakerConfig(cooldown=10))
+
+    assert {"config_conflict:api": 2} == registry.hub.counts
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("sink",), "sink must be a callable that takes an event"),
+        ((print, int), "types must be event classes of resilience.events, got [<class 'int'>]"),
+    ],
+)
+def test_subscribing_names_a_mistake(registry, arguments, text):
+    """Section 12: what can't be listened with, or for, is refused with the reason."""
+    with pytest.raises(ConfigurationError) as caught:
+        registry.subscribe(*arguments)
+
+    assert text == str(caught.value)
+
+
+def test_a_registry_says_why_it_is_not_pickled(registry):
+    """I19: it belongs to its process."""
+    with pytest.raises(TypeError, match="^a registry belongs to its process: it can't be pickled$"):
+        pickle.dumps(registry)
+
+
+def test_names_are_registered_in_a_forked_child(registry):
+    """I19: as in any other process."""
+    registry.after_fork()
+
+    assert registry.breaker("child") is registry.get("child")
+
+
 def test_bulkhead_needs_a_config_at_the_registry(registry):
     """Section 7: an unknown bulkhead without a size can't be made."""
     with pytest.raises(ConfigurationError):
@@ -286,3 +360,12 @@ def test_clear_state_of_a_registry_with_probes(registry, clock):
     shared.on_failure(probe, FaultKind.TRANSIENT)
     assert CircuitState.CLOSED is shared.state
     assert 0 == shared.status().failures_total
+
+
+def test_a_breaker_that_travels_brings_its_settings():
+    """I19: where its name is new, it is registered with them."""
+    name, config = "a-breaker-that-travels", BreakerConfig(cooldown=7)
+    home, travelling = default_registry().breaker(name, config).__reduce__()
+    del default_registry()._breakers[name]
+
+    assert config == home(*travelling).config

@@ -81,6 +81,27 @@ def test_hostile_values(method, value):
     assert all(len(line) < 200 and "\n" not in line for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("method", "value", "options"),
+    [
+        *((method, "a b", {}) for method in ("seconds", "share", "count", "flag", "callable_or_none", "name")),
+        ("member", "a b", {"words": FaultKind}),
+        ("members", "a b", {"words": FaultKind, "allowed": TWO}),
+        ("members", ["internal"], {"words": FaultKind, "allowed": TWO}),
+        ("choice", "a b", {"words": ("attempt", "call")}),
+        ("instance", "a b", {"kind": Wide}),
+        ("instance_or_none", "a b", {"kind": Wide}),
+        ("text", " ", {}),
+        ("unavailable", "a b", {}),
+    ],
+)
+def test_each_line_shows_the_value(method, value, options):
+    """Whatever is wrong, the reader sees what was given."""
+    (line,) = check(method, value, **options)[1]
+
+    assert line.endswith(f", got {value!r}")
+
+
 # ---------------------------------------------------------------------------------------------------- numbers
 @pytest.mark.parametrize("value", NO_NUMBERS, ids=lambda value: type(value).__name__)
 def test_no_number(value):
@@ -231,6 +252,11 @@ def test_checked():
 def test_members(value):
     """One or a collection, members or spellings: a frozenset of members."""
     assert (frozenset({FaultKind.TRANSIENT}), []) == check("members", value, words=FaultKind, allowed=TWO)
+
+
+def test_all_members_that_are_allowed():
+    """Nothing has to be left out."""
+    assert (frozenset(TWO), []) == check("members", TWO, words=FaultKind, allowed=TWO)
 
 
 def test_members_from_an_iterator():

@@ -265,14 +265,15 @@ def test_success_ends_the_streak():
 
 @pytest.mark.parametrize(("answered", "state"), [("reset", CLOSED), ("ignore", OPEN)])
 def test_answered_between_two_failures(answered, state):
-    """An answered refusal ends a streak, unless the settings say to ignore it."""
+    """Answered refusals end a streak, unless the settings say to ignore them."""
     circuit = make(Consecutive(2), answered=answered)
     fail(circuit, 0)
+    settle(circuit, ANSWERED, 1, DOWNSTREAM)
     settle(circuit, ANSWERED, 1, DOWNSTREAM)
     fail(circuit, 2)
 
     assert state is circuit.view.state
-    assert 1 == circuit.totals.answered
+    assert 2 == circuit.totals.answered
 
 
 def test_answered_records_nothing_in_a_window():
@@ -580,6 +581,14 @@ def test_successful_probe_closes():
     assert [ev.ProbeSucceeded, ev.StateChanged] == list(map(type, circuit.events[-2:]))
 
 
+def test_only_an_opening_tells_a_wait():
+    """Nobody has to wait for a circuit that let a probe through or closed."""
+    circuit, probe = probing()
+    circuit.settle(probe, SUCCESS, now=31)
+
+    assert [30.0, None, None] == [event.retry_after for event in of_type(circuit, ev.StateChanged)]
+
+
 def test_answered_probe_closes():
     """A remote that says no is alive: the probe succeeded."""
     circuit, probe = probing()
@@ -604,7 +613,7 @@ def test_neutral_probe_gives_its_slot_back_at_once():
     circuit.settle(probe, NEUTRAL, end=ProbeEnd.CANCELLED, now=31)
 
     assert (HALF_OPEN, ()) == (circuit.view.state, circuit.view.probes)
-    assert [ProbeEnd.CANCELLED] == released(circuit)
+    assert ev.ProbeReleased(name="circuit", episode=3, reason=ProbeEnd.CANCELLED) == circuit.events[-1]
     assert circuit.refusal(31) is None
     assert circuit.acquire(now=31).probe
 
@@ -838,6 +847,23 @@ def test_an_act_names_its_reason_and_actor():
     ]
 
 
+@pytest.mark.parametrize(
+    ("start", "act"),
+    [
+        (opened, Circuit.reset),
+        (make, Circuit.force_open),
+        (make, Circuit.disable),
+        (disabled, Circuit.enable),
+    ],
+)
+def test_an_act_keeps_its_moment(start, act):
+    """The wall clock of an operator's act is that of the last change."""
+    circuit = start()
+    act(circuit, now=40, time_ns=7)
+
+    assert 7 == circuit.view.changed_ns
+
+
 def test_reset_of_a_closed_circuit():
     """Nothing to close: False, and nothing changes, not even the streak."""
     circuit = make(Consecutive(2))
@@ -922,12 +948,13 @@ def test_enable_what_is_not_off(start):
 def test_shadow_refuses_nothing():
     """The machine runs, but what it would refuse passes, counted and without a say."""
     circuit = opened(shadow=True)
+    circuit.acquire(now=1)
     permit = circuit.acquire(now=1)
     circuit.settle(permit, FAILURE, TRANSIENT, now=1)
 
-    assert permit.exempt
+    assert (True, circuit.episode) == (permit.exempt, permit.episode)
     assert (OPEN, SHADOW) == circuit.view[:2]
-    assert (1, 1, 0) == (circuit.totals.would_refuse, circuit.totals.failures.value, circuit.totals.late)
+    assert (2, 1, 0) == (circuit.totals.would_refuse, circuit.totals.failures.value, circuit.totals.late)
     assert circuit.refusal(1) is None
 
 
@@ -1002,6 +1029,16 @@ def test_figures_when_an_operator_opened_it():
     assert Figures(1, 1, None) == figures(circuit, 11) == figures(circuit, 10_000)
 
 
+def test_figures_of_a_window_when_an_operator_opened_it():
+    """Successes are part of them."""
+    circuit = make(FailureRate())
+    succeed(circuit, 0)
+    fail(circuit, 0)
+    circuit.force_open(now=1)
+
+    assert Figures(1, 2, 0.5) == figures(circuit, 10_000)
+
+
 def test_figures_forced_again_stay_those_of_the_first_opening():
     """A second opening by an operator does not overwrite what opened it."""
     circuit = opened()
@@ -1021,6 +1058,14 @@ def test_figures_after_closing(trip):
     windowed = trip.windowed
 
     assert Figures(0, 0, 0.0 if windowed else None) == figures(circuit, 1)
+
+
+def test_a_new_circuit():
+    """It begins closed, never opened, last changed when it was made."""
+    circuit = Circuit(BreakerConfig(), "db", time_ns=5)
+
+    assert (CLOSED, NORMAL, 1, 0.0, 0.0, None, 5, ()) == circuit.view[:-1]
+    assert Figures(0, 0, None) == figures(circuit, 0)
 
 
 def test_times_of_the_opening():
@@ -1154,6 +1199,18 @@ def test_two_strikes_reach_the_limit_together():
 
     assert [(CLOSED, OPEN, "tripped")] == moves(circuit)
     assert (1, Figures(1, 1, None)) == (circuit.totals.late, figures(circuit, 0))
+    assert ev.LateResult(name="circuit", episode=1, verdict=FAILURE, accepted=False) == circuit.events[-1]
+
+
+def test_the_strike_that_opens_is_like_a_recorded_failure():
+    """Counted without the lock or with it: the same opening, the same last failure."""
+    struck, recorded = make(), make()
+    struck.strike(1, DOWNSTREAM, 7)
+    struck.strike_out(1, DOWNSTREAM, now=3, time_ns=7)
+    recorded.record(1, FAILURE, DOWNSTREAM, now=3, time_ns=7)
+
+    assert everything(recorded) == everything(struck)
+    assert (DOWNSTREAM, 7) == struck.last_failure
 
 
 def test_a_success_can_not_undo_the_strike_that_opens():
@@ -1304,6 +1361,20 @@ def test_a_success_that_was_let_skip_has_ended_the_streak(act):
     assert [False] * len(seen) == opening
 
 
+def test_who_looks_while_it_opens_can_count_nothing_more():
+    """At every moment of an opening the door and the streak can be asked, and an open circuit lets nobody pass."""
+    seen = []
+
+    def look(circuit):
+        struck = circuit.strike(1, TRANSIENT, 0)
+        seen.append((circuit.view.state, circuit.closed, circuit.clean, struck))
+
+    list(with_somebody_in_between(make, ("record", 1, FAILURE, TRANSIENT), look))
+
+    assert {CLOSED, OPEN} == {state for state, *_ in seen}
+    assert {(0, 0, None)} == {tuple(rest) for state, *rest in seen if state is OPEN}
+
+
 def test_a_late_success_ends_no_streak_of_a_later_episode():
     """I6: the circuit moves on while a success is being counted: what the next episode holds stays held."""
 
@@ -1326,6 +1397,7 @@ def test_clear():
     succeed(circuit, 70)
     old = circuit.acquire(now=70)
     circuit.clear(now=71, time_ns=9)
+    assert old.episode + 1 == circuit.episode
     fresh = make()
     fresh.episode = circuit.episode
     fresh.publish(True)

@@ -82,6 +82,11 @@ def test_normal_forms():
     assert () == one.differences(other)
 
 
+def test_statuses_of_the_whole_range():
+    """The first and the last number that can be a status may be named."""
+    assert {100, 599} == BreakerConfig(trip_on_status=(100, 599)).trip_statuses
+
+
 def test_one_kind_alone():
     """A single kind needs no collection, and INTERNAL may be named."""
     assert {INTERNAL} == BreakerConfig(trip_on=INTERNAL).trip_kinds
@@ -125,6 +130,23 @@ def test_all_bad():
     }
 
     assert sorted(bad) == sorted(faults_of(BreakerConfig, **bad))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "right"),
+    [
+        ("trip", "often", "Consecutive(...) or FailureRate(...)"),
+        ("trip_on_status", 401, "a collection of HTTP statuses (whole numbers in 100-599)"),
+        ("trip_on_status", [99], "a collection of HTTP statuses (whole numbers in 100-599)"),
+        ("answered", "maybe", "'reset' or 'ignore'"),
+    ],
+)
+def test_what_would_be_right(name, value, right):
+    """The error names the parameter, what it may be and what was given."""
+    with pytest.raises(ConfigurationError) as caught:
+        BreakerConfig(**{name: value})
+
+    assert (f"{name} must be {right}, got {value!r}",) == caught.value.faults
 
 
 @pytest.mark.parametrize("name", ["cooldown", "probe_lease", "max_cooldown"])

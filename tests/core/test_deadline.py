@@ -37,9 +37,10 @@ def test_defaults():
     """The whole call's budget, in force, counting, not fired."""
     deadline = Deadline(5.0, 10.0)
 
-    assert (TimeoutScope.BUDGET, True, True, False, None, 0) == (
+    assert (TimeoutScope.BUDGET, True, False, True, False, None, 0) == (
         deadline.scope,
         deadline.active,
+        deadline.left,
         deadline.counts,
         deadline.fired,
         deadline.outer,

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from resilience._core.faults import Fault, FaultFlag, FaultKind, may_retry, of_group, verdict_of
 from resilience._words import Verdict
+from resilience.errors import ConfigurationError
 
 VALIDATION, CONTRACT, CONTROL = FaultKind.VALIDATION, FaultKind.CONTRACT, FaultKind.CONTROL
 INTERRUPTED, INTERNAL = FaultKind.INTERRUPTED, FaultKind.INTERNAL
 TRANSIENT, DOWNSTREAM = FaultKind.TRANSIENT, FaultKind.DOWNSTREAM
 REMOTE = frozenset({TRANSIENT, DOWNSTREAM})
+FLAGS = frozenset({FaultFlag.UNSENT, FaultFlag.LOCAL})
 FULL = Fault(TRANSIENT, {FaultFlag.UNSENT}, 503, "busy", 7.0, "shop.Busy", (Fault(TRANSIENT),))
 
 faults = st.builds(Fault, st.sampled_from(FaultKind), st.frozensets(st.sampled_from(FaultFlag)))
@@ -47,6 +49,13 @@ def test_unequal(other):
     assert Fault(TRANSIENT) != other
 
 
+def test_hashes_differ():
+    """Faults that differ in any field are found apart in a set."""
+    different = [FULL, Fault(TRANSIENT), Fault(DOWNSTREAM), Fault(TRANSIENT, FLAGS), Fault(TRANSIENT, code="a")]
+
+    assert 5 == len({hash(fault) for fault in different})
+
+
 def test_frozen():
     """A fault that is shared by many call sites can't be changed by one."""
     with pytest.raises(AttributeError, match="kind can't be set"):
@@ -74,10 +83,67 @@ def test_has_no_room_for_more():
 def test_repr_is_short():
     """The text names what is set and counts the leaves."""
     assert "Fault(FaultKind.TRANSIENT)" == repr(Fault(TRANSIENT))
+    assert "Fault(FaultKind.TRANSIENT, flags={local, unsent})" == repr(Fault(TRANSIENT, FLAGS))
     assert (
         "Fault(FaultKind.TRANSIENT, flags={unsent}, status=503, code='busy', retry_after=7.0, "
         "origin='shop.Busy', leaves=1)"
     ) == repr(FULL)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"kind": "transient"}, "kind must be a FaultKind, got 'transient'"),
+        ({"flags": "unsent"}, "flags must be a collection of FaultFlag, got 'unsent'"),
+        ({"flags": ["unsent"]}, "flags must be a collection of FaultFlag, got ['unsent']"),
+        *(
+            ({"status": value}, f"status must be a whole number in 100-599 or None, got {value!r}")
+            for value in (99, 600, True, "503", 503.0)
+        ),
+        ({"code": 7}, "code must be a str or None, got 7"),
+        *(
+            ({"retry_after": value}, f"retry_after must be a finite number of seconds >= 0 or None, got {value!r}")
+            for value in (-1, -0.5, 1e300, float("inf"), float("nan"), True, "7")
+        ),
+    ],
+)
+def test_what_can_be_no_fault(given, text):
+    """What would go on to decide waits and open times must be right; the error says what is not."""
+    with pytest.raises(ConfigurationError) as caught:
+        Fault(**{"kind": TRANSIENT, **given})
+
+    assert (text,) == caught.value.faults
+
+
+def test_all_that_is_wrong_with_a_fault_is_told_at_once():
+    """One error names every field."""
+    with pytest.raises(ConfigurationError) as caught:
+        Fault(None, [None], 0, 0, -1)
+
+    assert ["kind", "flags", "status", "code", "retry_after"] == [line.split()[0] for line in caught.value.faults]
+
+
+@pytest.mark.parametrize("given", [{"status": 100}, {"status": 599}, {"retry_after": 0}, {"retry_after": 0.5}])
+def test_what_is_just_right(given):
+    """The ends of each range belong to it."""
+    fault = Fault(TRANSIENT, **given)
+
+    assert given == {name: getattr(fault, name) for name in given}
+
+
+@pytest.mark.parametrize(
+    ("given", "plain"),
+    [
+        ({}, True),
+        ({"code": "busy", "retry_after": 7.0, "origin": "shop.Busy"}, True),
+        ({"flags": {FaultFlag.UNSENT}}, False),
+        ({"status": 503}, False),
+        ({"leaves": (Fault(TRANSIENT),)}, False),
+    ],
+)
+def test_plain(given, plain):
+    """Where only the kind decides, a breaker need look at nothing else."""
+    assert plain is Fault(TRANSIENT, **given).plain
 
 
 # ---------------------------------------------------------------------------------------------------- verdicts
@@ -198,6 +264,15 @@ def test_a_group_is_retried_if_every_leaf_is():
     assert not retried(group(Fault(TRANSIENT), Fault(INTERNAL)))
 
 
+@pytest.mark.parametrize("how", [{"idempotent": False}, {"safe_only": True}])
+def test_a_group_is_safe_if_every_leaf_is(how):
+    """Without leave to repeat, every leaf must be surely unsent."""
+    unsent = Fault(TRANSIENT, {FaultFlag.UNSENT})
+
+    assert retried(group(unsent, unsent), **how)
+    assert not retried(group(unsent, Fault(TRANSIENT)), **how)
+
+
 # ---------------------------------------------------------------------------------------------------- groups
 @given(st.lists(faults, min_size=1, max_size=9))
 def test_a_groups_kind_is_the_highest_of_its_leaves(leaves):
@@ -227,6 +302,13 @@ def test_a_group_tells_of_the_unclassified():
     )
 
 
+def test_being_unclassified_hides_no_other_flag():
+    """What all leaves agree on stays said beside it."""
+    unknown = Fault(INTERNAL, {FaultFlag.UNCLASSIFIED, FaultFlag.CONFIG})
+
+    assert unknown.flags == group(unknown, Fault(DOWNSTREAM, {FaultFlag.CONFIG})).flags
+
+
 def test_a_group_of_one_keeps_what_its_leaf_says():
     """A task group with one failing child reads like the child."""
     leaf = Fault(TRANSIENT, {FaultFlag.UNSENT}, 503, "busy", 7.0, "shop.Busy")
@@ -237,10 +319,11 @@ def test_a_group_of_one_keeps_what_its_leaf_says():
 
 
 def test_a_group_waits_for_the_longest():
-    """The leaf that asks for the longest wait is obeyed; a status of many is nobody's."""
-    found = group(Fault(TRANSIENT, status=503, retry_after=2.0), Fault(TRANSIENT, retry_after=9.0), Fault(TRANSIENT))
+    """The leaf that asks for the longest wait is obeyed; a status or code of many is nobody's."""
+    hasty = Fault(TRANSIENT, status=503, code="busy", retry_after=2.0)
+    found = group(hasty, Fault(TRANSIENT, retry_after=9.0), Fault(TRANSIENT))
 
-    assert (None, 9.0) == (found.status, found.retry_after)
+    assert (None, None, 9.0) == (found.status, found.code, found.retry_after)
 
 
 def test_a_group_not_read_to_the_end_is_not_retried():
@@ -248,5 +331,6 @@ def test_a_group_not_read_to_the_end_is_not_retried():
     found = group(Fault(TRANSIENT), complete=False)
 
     assert TRANSIENT is found.kind
+    assert (Fault(TRANSIENT), Fault(INTERNAL, {FaultFlag.UNCLASSIFIED})) == found.leaves
     assert not retried(found)
     assert Verdict.FAILURE is verdict(found)

@@ -25,6 +25,19 @@ def test_none_is_a_value():
     assert Outcome().unwrap() is None
 
 
+def test_nothing_is_known_at_first():
+    """Nobody has judged, refused or ended it yet."""
+    outcome = Outcome()
+
+    assert (None, None, None, False, False) == (
+        outcome.fault,
+        outcome.refused_by,
+        outcome.expired,
+        outcome.judged,
+        outcome.pending,
+    )
+
+
 def test_the_very_exception():
     """I10: the caller sees the same object."""
     error = ValueError("no")
@@ -112,6 +125,20 @@ def test_keeps_the_context_in_somebodys_except_block():
             raise_unchanged(error)
 
     assert error is caught.value
+    assert context is error.__context__
+
+
+def test_keeps_the_context_where_the_caller_dropped_a_traceback():
+    """I10: an exception that is being handled is one, also after somebody took its traceback to save memory."""
+    error = with_context()
+    context = error.__context__
+    with pytest.raises(ValueError):
+        try:
+            raise OSError("the caller's")
+        except OSError as handled:
+            handled.__traceback__ = None
+            raise_unchanged(error)
+
     assert context is error.__context__
 
 

@@ -19,9 +19,10 @@ def probe(leased_at, lease):
 
 
 def test_plain():
-    """A plain permit names its episode and nothing else."""
+    """A plain permit names its episode and nothing else: it has no lease."""
     permit = Permit(7)
 
+    assert (0.0, 0.0) == (permit.leased_at, permit.lease)
     assert (7, False, False, False, False) == (
         permit.episode,
         permit.probe,
@@ -71,7 +72,7 @@ def test_repr_when_settled():
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_never_pickled(protocol):
     """I19: a permit belongs to this process."""
-    with pytest.raises(TypeError, match="can't be pickled"):
+    with pytest.raises(TypeError, match="^a permit belongs to the breaker that gave it, .*: it can't be pickled$"):
         pickle.dumps(Permit(1), protocol)
 
 

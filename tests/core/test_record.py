@@ -47,6 +47,28 @@ def test_inherited_fields_keep_their_places():
     assert 7 == Named(name="a").x
 
 
+def test_a_record_of_ones_own():
+    """A class below a record is one too: with its fields, those it takes over, and their defaults."""
+
+    class Base(Record):
+        x: int
+        y: int = 0
+
+    class Full(Base):
+        name: str
+        x: int = 7
+
+    class Same(Full):
+        pass
+
+    assert {"x": 1, "y": 0} == Base(x=1).as_dict()
+    for record in (Full(name="a"), Same(name="a")):
+        assert [("x", 7), ("y", 0), ("name", "a")] == list(record.as_dict().items())
+    for kind, missing in ((Base, "x"), (Full, "name"), (Same, "name")):
+        with pytest.raises(TypeError, match=rf"missing \['{missing}'\], unknown \[\]$"):
+            kind()
+
+
 def test_missing():
     """A required field must be given."""
     with pytest.raises(TypeError, match=r"^Point: missing \['x'\], unknown \[\]$"):
@@ -92,9 +114,20 @@ def test_unequal(other):
     assert Point(x=1) != other
 
 
+@pytest.mark.parametrize("other", [Point(x=2), Point(x=1, y=1), Other(x=1)])
+def test_hashes_differ(other):
+    """What is unequal is found apart in a set."""
+    assert hash(Point(x=1)) != hash(other)
+
+
 def test_repr():
     """Reads like the call that makes it."""
     assert "Named(x=1, y=0, name='a')" == repr(Named(x=1, name="a"))
+
+
+def test_repr_of_a_set():
+    """The same set reads the same in every process."""
+    assert "Point(x={a, b, c}, y='d')" == repr(Point(x=frozenset("cab"), y="d"))
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))

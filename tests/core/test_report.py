@@ -64,6 +64,12 @@ def test_equal_statuses_are_one_member_of_a_set():
     assert 2 == len({status, BreakerStatus(**GIVEN, labels={"team": "b"})})
 
 
+@pytest.mark.parametrize("change", [{"name": "mail"}, {"state": CircuitState.CLOSED}, {"last_state_change": 2}])
+def test_hashes_differ(change):
+    """Other breakers and other states are found apart in a set."""
+    assert hash(BreakerStatus(**GIVEN)) != hash(BreakerStatus(**{**GIVEN, **change}))
+
+
 def test_pickles():
     """A status crosses processes."""
     failure = LastFailure(type_name="shop.Busy", kind=FaultKind.TRANSIENT, time=7)

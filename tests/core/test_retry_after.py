@@ -41,7 +41,11 @@ class Text(str):
         (7, 7.0),
         (0, 0.0),
         (1.5, 1.5),
+        (0.5, 0.5),
+        (0.0, 0.0),
+        ((1 << 63) - 1, float(1 << 63)),
         ("9" * 64, float("9" * 64)),
+        (b"9" * 64, float("9" * 64)),
     ],
 )
 def test_seconds(value, seconds):
@@ -53,8 +57,8 @@ def test_seconds(value, seconds):
     "value",
     [
         *("", " ", "-1", "+7", "abc", "inf", "nan", "1e3", "1e400", "1_0", "0x7", "7s", "1.", ".5", "1.5.2", "7, 8"),
-        *("٣", "７", "\u00b2", "7\n", "7\x00", "9" * 65, b"\xff", b"9" * 65, Text("9" * 65)),
-        *(None, True, False, -1, -0.5, math.inf, -math.inf, math.nan, 10**400, Number(7), ["7"], {}, object()),
+        *("7X", "X7", "٣", "７", "\u00b2", "7\n", "7\x00", "9" * 65, b"\xff", b"9" * 65, Text("9" * 65)),
+        *(None, True, False, -1, -0.5, math.inf, -math.inf, math.nan, 1 << 63, 10**400, Number(7), ["7"], {}, object()),
     ],
 )
 def test_junk(value):
@@ -69,6 +73,11 @@ def test_junk(value):
 def test_the_three_forms_of_a_date(text):
     """The form of today, and the two old ones, name the same moment."""
     assert MOMENT == parse_http_date(text, now=NOW)
+
+
+def test_blanks_around_a_date():
+    """Blanks and tabs around a header's value are none of it."""
+    assert MOMENT == parse_http_date(" \tSun, 06 Nov 1994 08:49:37 GMT\t ", now=NOW)
 
 
 def test_asctime_with_a_day_of_two_digits():
@@ -121,6 +130,8 @@ def test_two_digit_years(text, year):
         "Son Nov  6 08:49:37 1994",
         "Son Nov 16 08:49:37 1994",
         "2026-10-21T07:28:00Z",
+        "Wed, 21 Oct 2026 07:28:00 GMT\n",
+        "XWed, 21 Oct 2026 07:28:00 GMTX",
     ],
 )
 def test_no_date(text):
@@ -129,11 +140,27 @@ def test_no_date(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["Sat, 29 Feb 2028 23:59:60 GMT", "Sat, 29 Feb 2000 00:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT"]
+    "text",
+    [
+        "Sat, 29 Feb 2028 23:59:60 GMT",
+        "Sat, 29 Feb 2000 00:00:00 GMT",
+        "Fri, 31 Dec 9999 23:59:59 GMT",
+        "Mon, 01 Jan 0001 00:00:00 GMT",
+    ],
 )
 def test_odd_but_right_dates(text):
     """Leap days and leap seconds are days and seconds."""
     assert parse_http_date(text, now=NOW) is not None
+
+
+@pytest.mark.parametrize("year", [1, 1900, 1970, 2000, 2026, 2028, 2100, 9999])
+@pytest.mark.parametrize("month", range(1, 13))
+def test_every_month(year, month):
+    """The first of each month is counted right, in years with and without a leap day."""
+    moment = datetime(year, month, 1, tzinfo=UTC)
+    text = email.utils.format_datetime(moment, usegmt=True)
+
+    assert (moment - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(seconds=1) == parse_http_date(text, now=NOW)
 
 
 @given(st.datetimes(timezones=st.just(UTC)))
@@ -145,15 +172,16 @@ def test_every_date_that_a_server_can_send(moment):
     assert (moment - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(seconds=1) == parse_http_date(text, now=NOW)
 
 
-def test_a_date_is_measured_against_now():
+@pytest.mark.parametrize("text", ["Wed, 21 Oct 2026 07:30:00 GMT", "Wednesday, 21-Oct-26 07:30:00 GMT"])
+def test_a_date_is_measured_against_now(text):
     """Without the response's own Date the local clock is used."""
-    assert 120.0 == parse_retry_after("Wed, 21 Oct 2026 07:30:00 GMT", now=NOW)
+    assert 120.0 == parse_retry_after(text, now=NOW)
+    assert 120.0 == read_retry_after({"retry-after": text}, now=NOW)
 
 
-def test_a_date_is_measured_against_the_responses_own():
+@pytest.mark.parametrize("date", ["Tue, 21 Oct 2025 07:28:00 GMT", "Tuesday, 21-Oct-25 07:28:00 GMT"])
+def test_a_date_is_measured_against_the_responses_own(date):
     """A server whose clock is wrong by a year still gets the wait it meant."""
-    date = "Tue, 21 Oct 2025 07:28:00 GMT"
-
     assert 120.0 == parse_retry_after("Tue, 21 Oct 2025 07:30:00 GMT", now=NOW, date=date)
 
 

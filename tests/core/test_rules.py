@@ -345,7 +345,9 @@ def test_what_is_no_remote_fault_has_no_wait():
 
 
 # ---------------------------------------------------------------------------------------------------- wrong arguments
-@pytest.mark.parametrize("match", [None, 7, int, BaseException, KeyboardInterrupt, "", ".", "a.", "a..b", "a:", ":a"])
+@pytest.mark.parametrize(
+    "match", [None, 7, int, BaseException, KeyboardInterrupt, "", ".", "a.", "a..b", "a:", ":a", "a:b:c"]
+)
 def test_add_refuses_a_match_that_can_never_hold(match):
     """A rule that would never hold is an error at once."""
     with pytest.raises(ConfigurationError, match="match must be"):
@@ -1049,6 +1051,8 @@ def test_a_group_met_before_brings_its_leaves_along_in_bounds():
     fault = make().classify(group)
 
     assert len(fault.leaves) <= 2 * MAX_NODES + 1
+    half = ExceptionGroup("g", [TimeoutError() for _ in range(MAX_NODES // 2)])
+    assert MAX_NODES + 1 == len(make().classify(ExceptionGroup("g", [half] * 3)).leaves)
     assert not may_retry(fault, retry_on=frozenset({TRANSIENT}), idempotent=True, safe_only=False)
 
 

@@ -35,10 +35,10 @@ def test_a_ticket_is_won_once():
 
 
 def test_a_fresh_ticket():
-    """No slot yet, and nobody to wake."""
+    """No slot yet, none offered, and nobody to wake."""
     ticket = Ticket()
 
-    assert (None, True) == (ticket.slot, ticket.wake())
+    assert (None, None, True) == (ticket.slot, ticket.offered, ticket.wake())
 
 
 # ---------------------------------------------------------------------------------------------------- taking
@@ -241,6 +241,15 @@ def test_refill():
 
 
 acts = st.lists(st.tuples(st.sampled_from(["come", "give", "give up", "match"]), st.integers(0, 9)), max_size=60)
+
+
+def test_what_is_given_back_too_often_is_no_slot_more():
+    """A call that was under way at a fork gives back in the child what the child has been given anew."""
+    slots = Slots(2, 1)
+    for slot in (0, 1, 0):
+        slots.free.append(slot)
+
+    assert (2, 0) == (len(slots.free), slots.held)
 
 
 @given(limit=st.integers(1, 3), longest=st.integers(0, 3), acts=acts)

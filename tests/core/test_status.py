@@ -95,6 +95,8 @@ def test_the_server_may_overrule(status, wish, expected):
         ("1", None),
         (True, None),
         ("x" * 99, None),
+        ("true".ljust(16), True),
+        ("true".ljust(17), None),
     ],
 )
 def test_reading_the_wish(value, wish):
@@ -156,6 +158,12 @@ def test_no_status(error):
 def test_the_first_place_wins():
     """The places are asked in a fixed order."""
     assert 429 == read_status(Remote(status_code=429, response=SimpleNamespace(status_code=503), status=500, code=501))
+
+
+@pytest.mark.parametrize("status", [100, 599])
+def test_the_ends_of_the_range(status):
+    """The first and the last number that can be a status are one."""
+    assert status == as_status(status)
 
 
 def test_an_int_in_disguise_becomes_an_int():

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from resilience._core.trip import NEVER, Consecutive, Figures, Streak, TimedStreak
+from resilience._core.trip import NEVER, Consecutive, Figures, Streak, TimedStreak, Unstruck
 from resilience.errors import ConfigurationError
 
 
@@ -102,7 +102,7 @@ def test_a_streak_ends(end):
 def test_clean_streak():
     """Nothing to end: for the episode it was told, until a strike, and from the next success on."""
     streak = Streak(3)
-    assert (False, NEVER) == (streak.clean, streak.edge)
+    assert (False, NEVER, 0) == (streak.clean, streak.edge, streak.episode)
     streak.episode = 7
     streak.succeed(0, 0)
     assert 7 == streak.strikes.clean
@@ -111,6 +111,14 @@ def test_clean_streak():
     streak.succeed(0, 0)
 
     assert (True, NEVER, streak) == (streak.clean, streak.edge, streak.streak)
+
+
+@pytest.mark.parametrize(("holder", "limit"), [(lambda: Streak(3), 3), (Unstruck, 0)], ids=["streak", "unstruck"])
+def test_strikes_at_the_beginning(holder, limit):
+    """They know their limit, 0 where failures are not counted this way; no success may pass until one is told so."""
+    strikes = holder().strikes
+
+    assert (limit, 0, 0) == (strikes.limit, strikes.clean, strikes.value)
 
 
 def test_figures_of_a_streak():
@@ -180,15 +188,23 @@ def test_success_clears_the_times(end):
     assert [False, True] == fails(streak, 6, 7)
 
 
+def test_the_window_still_slides_after_a_success():
+    """Failures too old to count with the newest are forgotten in the second streak as in the first."""
+    streak = timed(2, 10)
+    streak.succeed(0, 1)
+
+    assert [False, False, True] == fails(streak, 1, 20, 21)
+
+
 def test_clean_timed_streak():
     """Clean while nothing is held."""
     streak = timed(2, 60)
     assert (True, NEVER, None) == (streak.clean, streak.edge, streak.streak)
     streak.fail(0, 0)
-    assert not streak.clean
+    assert streak.clean is False
     streak.renewed(0)
 
-    assert streak.clean
+    assert streak.clean is True
 
 
 @pytest.mark.parametrize(("now", "held"), [(4, 3), (10, 3), (10.5, 2), (14, 1), (14.5, 0), (1e9, 0)])

@@ -56,7 +56,9 @@ def test_a_value():
     assert hash(one) == hash(other)
 
 
-@pytest.mark.parametrize(("window", "bucket"), [(30, 3), (3, 3), (0.9, 0.3), (0.7, 0.1), (1.2, 0.4), (1, 1 / 3)])
+@pytest.mark.parametrize(
+    ("window", "bucket"), [(30, 3), (3, 3), (0.9, 0.3), (0.7, 0.1), (1.2, 0.4), (1, 1 / 3), (9999.9, 0.1)]
+)
 def test_multiples(window, bucket):
     """Also where floats are a hair off."""
     assert FailureRate(window=window, bucket=bucket).machine()
@@ -65,21 +67,23 @@ def test_multiples(window, bucket):
 @pytest.mark.parametrize(("window", "bucket"), [(30, 4), (1, 3), (10, 3), (1, 0.3), (0.1, 10)])
 def test_no_multiple(window, bucket):
     """A window that is no multiple of its bucket is refused, a bucket longer than the window too."""
-    with pytest.raises(ConfigurationError, match=r"^window must be a multiple of bucket \("):
+    with pytest.raises(ConfigurationError, match=r"^window must be a multiple of bucket \(") as caught:
         FailureRate(window=window, bucket=bucket)
+    assert str(caught.value).endswith(f" ({bucket}), got {float(window)}")
 
 
 @pytest.mark.parametrize(("window", "bucket"), [(1e300, 1e-300), (1e300, 1e-6), (100_000, 1), (100_000.5, 0.5)])
 def test_too_many_slices(window, bucket):
     """I12, I20: a window of more slices than anybody could need is refused, also where the quotient is no float."""
-    with pytest.raises(ConfigurationError, match=r"^window must be less than 100,000 buckets \("):
+    with pytest.raises(ConfigurationError, match=r"^window must be less than 100,000 buckets \(") as caught:
         FailureRate(window=window, bucket=bucket)
+    assert str(caught.value).endswith(f" ({bucket:g}), got {float(window)}")
 
 
 @pytest.mark.parametrize("bucket", [5e-324, 1e-300, 9e-7])
 def test_too_short_a_bucket(bucket):
     """I20: a slice that no clock could tell from the next."""
-    with pytest.raises(ConfigurationError, match="^bucket must be >= 1e-06 s, got "):
+    with pytest.raises(ConfigurationError, match=f"^bucket must be >= 1e-06 s, got {bucket}$"):
         FailureRate(window=bucket, bucket=bucket)
 
 
@@ -234,6 +238,15 @@ def test_figures_at_the_trip():
     assert Figures(1, 2, 0.5) == window.machine.tripped(4, 1)
 
 
+def test_successes_before_the_first_report():
+    """What others have counted before the machine was told of anything is part of the window."""
+    machine = FailureRate(0.5, min_calls=4).machine()
+
+    assert not machine.succeed(0, 3)
+    assert machine.fail(0, 3) is False
+    assert Figures(1, 4, 0.25) == machine.held.figures(0, 3)
+
+
 def test_clear():
     """Starts over; successes of before are no part of it."""
     window = Calls(min_calls=2)
@@ -241,7 +254,7 @@ def test_clear():
     window.failure(4)
     window.machine.renewed(window.total)
 
-    assert window.machine.clean
+    assert (True, -math.inf) == (window.machine.clean, window.machine.edge)
     assert Figures(0, 0, 0.0) == window.figures(4)
     window.success(5)
     assert Figures(0, 1, 0.0) == window.figures(5)

@@ -161,6 +161,18 @@ def plan(registry, clock):
 
 
 @pytest.fixture
+def told(registry):
+    """What a listener is told: every event as it was delivered, but for when that was."""
+    seen = []
+
+    def listen(event):
+        seen.append(type(event)(**{**event.as_dict(), "at": 0.0, "time_ns": 0, "sequence": 0}))
+
+    registry.subscribe(listen)
+    return seen
+
+
+@pytest.fixture
 def down():
     return lambda text="down": ConnectionError(text)
 

@@ -3,13 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
-from resilience import BreakerConfig, CircuitOpenError, Consecutive, FailureRate, FaultKind, OnOpen, TimeoutExceeded
+from resilience import (
+    BreakerConfig,
+    CircuitOpenError,
+    Consecutive,
+    FailureRate,
+    FaultKind,
+    OnOpen,
+    TimeoutExceeded,
+    TimeoutScope,
+)
+from resilience._clock import SYSTEM_CLOCK
 from resilience._context import DEADLINE, PROBING
 from resilience._core.deadline import AttemptDeadline, Deadline
+from resilience._core.events import Bypassed, TimedOut
 from resilience._core.outcome import Outcome
+
+
+@pytest.fixture(params=[False, True], ids=["asked", "published"], autouse=True)
+def published(request, registry, clock, monkeypatch):
+    """A closed circuit admits by what it publishes; by a test's clock nothing is published, so it is asked."""
+    if request.param:
+        monkeypatch.setattr(time, "monotonic", clock.monotonic)
+        monkeypatch.setattr(time, "time_ns", clock.time_ns)
+        registry.clock = SYSTEM_CLOCK
+    return request.param
 
 
 def expired(deadline):
@@ -25,9 +47,9 @@ def opened(plan, breaker):
 
 # ---------------------------------------------------------------------------------------------- the door
 def test_an_open_circuit_is_answered_at_the_door(plan):
-    """Nothing inside is asked."""
+    """Nothing inside is asked: who can't be admitted anyway stands in no line."""
     breaker = plan.breaker()
-    plan.bulkhead()
+    plan.bulkhead(wait=5.0).bulkhead.take()
     outcome = opened(plan, breaker).call()
 
     assert (True, 30.0) == (outcome.refused_by is breaker, outcome.error.retry_after)
@@ -41,12 +63,13 @@ def test_opened_by_an_operator_without_an_end(plan):
     assert plan.call().error.retry_after is None
 
 
-def test_bypassed(plan):
-    """The fallback gets the arguments, the call counts as bypassed and not as rejected."""
+def test_bypassed(plan, told):
+    """The fallback gets the arguments, the call counts as bypassed and not as rejected; listeners hear where."""
     breaker = plan.breaker(on_open=OnOpen.BYPASS, fallback=lambda *args, **kwargs: (args, kwargs))
     outcome = opened(plan, breaker).call(1, key=2)
 
     assert ((1,), {"key": 2}) == outcome.value
+    assert Bypassed(name="provider", site="module:fn", by="circuit_open") == told[-1]
     assert (0, 1) == (plan.status.rejected_total, plan.status.bypassed_total)
 
 
@@ -95,6 +118,27 @@ def test_a_permit_that_is_refused_after_the_door_raises(plan):
     assert 1 == plan.status.rejected_total
 
 
+@pytest.mark.parametrize(
+    ("seconds", "note"),
+    [(30, "retry stopped: circuit provider is open, 30 s left"), (None, "retry stopped: circuit provider is open")],
+)
+def test_a_further_attempt_that_is_refused_where_refusals_are_bypassed(plan, down, seconds, note):
+    """The call has its real exception, with a note on who refused and for how long; it is not answered instead."""
+    breaker = plan.breaker(on_open=OnOpen.BYPASS, fallback="instead")
+    plan.retry(wait=0.0)
+
+    def fail_and_open():
+        breaker.breaker.force_open("maintenance", seconds=seconds)
+        return down()
+
+    assert [note] == plan.call(script=[fail_and_open]).error.__notes__
+
+
+def test_nothing_stops_a_retry_while_the_circuit_is_closed(plan):
+    """Before the first call, too."""
+    assert "" == plan.breaker().stopped(1.0)
+
+
 @pytest.mark.parametrize(("exempt", "failures"), [(True, 0), (False, 1)])
 def test_unless(plan, down, exempt, failures):
     """An exempt call neither asks nor feeds the breaker."""
@@ -134,9 +178,11 @@ def test_a_breaker_is_looked_up_at_the_first_call(plan):
 
 
 # ---------------------------------------------------------------------------------------------- an attempt
-def test_a_success_is_counted(plan):
+def test_a_success_is_counted(plan, published, monkeypatch):
     """Without a lock while all is well."""
-    plan.breaker()
+    layers = plan.breaker()
+    if published:
+        monkeypatch.setattr(layers.breaker, "_section", lambda act, *args: pytest.fail("took the lock"))
     plan.call(script=["fine"])
 
     assert (1, 0) == (plan.status.successes_total, plan.status.failures_total)
@@ -170,6 +216,17 @@ def test_an_exception_that_this_breaker_has_counted(plan, down):
     assert ("closed", 1) == (plan.status.state.value, plan.status.failures_total)
 
 
+def test_an_exception_that_was_no_failure_before(plan, fault_of):
+    """It was not counted: who judges it otherwise, counts it."""
+    plan.breaker()
+    error = fault_of(FaultKind.CONTRACT)
+    plan.call(script=[error])
+    error.fault_kind = FaultKind.TRANSIENT
+    plan.call(script=[error])
+
+    assert 1 == plan.status.failures_total
+
+
 def test_a_probe_is_marked_while_it_runs(plan, down):
     """Calls inside share it; afterwards the mark is gone."""
     layers = plan.breaker()
@@ -183,28 +240,51 @@ def test_a_probe_is_marked_while_it_runs(plan, down):
     assert plan.latest.probed is True
 
 
-def test_a_probe_that_is_interrupted(plan, down):
-    """It gives its slot back, and its mark."""
+@pytest.mark.parametrize(("kind", "reason"), [(KeyboardInterrupt, "cancelled"), (LookupError, "neutral")])
+def test_a_probe_that_is_interrupted(plan, down, kind, reason):
+    """It gives its slot back, and its mark; only what is no exception has cancelled it."""
 
     def interrupt():
-        raise KeyboardInterrupt
+        raise kind
 
     plan.breaker()
     plan.call(script=[down()])
     plan.call(script=[down()])
     plan.clock.advance(30)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(kind):
         plan.call(script=[interrupt])
 
     assert ((), 1) == (PROBING.get(), plan.status.probes_released)
+    assert reason == plan.events[-1].reason.value
+
+
+@pytest.mark.parametrize(("expires", "reason"), [(True, "cancelled"), (False, "neutral")])
+def test_a_probe_that_found_nothing_out(plan, down, expires, reason):
+    """Cut short by a limit that says nothing of the remote it was cancelled, refused inside it was never made."""
+    deadline = AttemptDeadline(10, 0)
+    deadline.counts = False
+    plan.breaker()
+    plan.call(script=[down()])
+    plan.call(script=[down()])
+    plan.clock.advance(30)
+    plan.call(script=[expired(deadline) if expires else Outcome.refusal(CircuitOpenError("inner"), "somebody")])
+
+    assert ("ProbeReleased", reason) == (plan.event_names[-1], plan.events[-1].reason.value)
 
 
 @pytest.mark.parametrize(
-    ("budget", "per_attempt", "lease"), [(None, None, 30.0), (90.0, None, 90.0), (90.0, 40.0, 40.0), (10.0, None, 30.0)]
+    ("probe_lease", "budget", "per_attempt", "lease"),
+    [
+        (30, None, None, 30.0),
+        (30, 90.0, None, 90.0),
+        (30, 90.0, 40.0, 40.0),
+        (30, 10.0, None, 30.0),
+        (0.5, None, None, 0.5),
+    ],
 )
-def test_the_lease_of_a_probe(plan, down, budget, per_attempt, lease):
+def test_the_lease_of_a_probe(plan, down, probe_lease, budget, per_attempt, lease):
     """At least `probe_lease`; longer where an honest call may take longer."""
-    plan.breaker()
+    plan.breaker(BreakerConfig(Consecutive(2), cooldown=30, probe_lease=probe_lease))
     plan.site.budget, plan.site.per_attempt = budget, per_attempt
     plan.call(script=[down()])
     plan.call(script=[down()])
@@ -237,10 +317,14 @@ def test_an_interruption_in_a_disabled_breaker(plan):
 
 
 # ---------------------------------------------------------------------------------------------- deadlines of ours
-@pytest.mark.parametrize(("started", "failures"), [(0, 1), (5, 1), (5.1, 0)])
-def test_a_budget_that_a_worker_gave_up_at(plan, started, failures):
-    """It counts if the attempt had been in flight for half of it."""
-    plan.breaker()
+@pytest.mark.parametrize("per_call", [False, True])
+@pytest.mark.parametrize(
+    ("per_attempt", "started", "failures"), [(None, 0, 1), (None, 5, 1), (None, 5.1, 0), (2.0, 9, 1), (2.0, 9.1, 0)]
+)
+def test_a_budget_that_a_worker_gave_up_at(plan, per_attempt, started, failures, per_call):
+    """It counts if the attempt, or a call that is reported as one, was in flight for half of it, or of a shorter limit."""
+    plan.breaker(per_call=per_call)
+    plan.site.per_attempt = per_attempt
     deadline = Deadline(10, 0)
     plan.clock.advance(started)
     token = DEADLINE.set(deadline)
@@ -252,9 +336,11 @@ def test_a_budget_that_a_worker_gave_up_at(plan, started, failures):
     assert failures == plan.status.failures_total
 
 
-def test_a_budget_whose_scope_is_gone(plan):
+@pytest.mark.parametrize("per_call", [False, True])
+def test_a_budget_whose_scope_is_gone(plan, per_call):
     """Without a deadline around, the attempt began with the expired one."""
-    plan.breaker()
+    plan.breaker(per_call=per_call)
+    plan.clock.advance(9)
     plan.call(script=[expired(Deadline(10, 0))])
 
     assert 1 == plan.status.failures_total
@@ -280,10 +366,11 @@ def cancelled_by(deadline):
     return cut
 
 
+@pytest.mark.parametrize("per_call", [False, True])
 @pytest.mark.parametrize(("started", "failures"), [(0, 1), (5, 1), (5.1, 0)])
-def test_a_cancel_by_a_deadline_of_ours(plan, started, failures):
-    """P17: it counts as one transient failure after half of the limit."""
-    plan.breaker()
+def test_a_cancel_by_a_deadline_of_ours(plan, started, failures, per_call):
+    """P17: it counts as one transient failure after half of the limit, for an attempt or for the whole call."""
+    plan.breaker(per_call=per_call)
     deadline = Deadline(10, 0)
     plan.clock.advance(started)
 
@@ -384,7 +471,7 @@ def test_a_call_whose_answer_is_still_to_be_awaited(plan):
     plan.breaker(per_call=True)
     plan.call(script=[answer_later])
 
-    assert (0, 0) == (plan.status.successes_total, plan.status.failures_total)
+    assert (0, 0, 0) == (plan.status.successes_total, plan.status.failures_total, plan.status.answered_total)
 
 
 def test_a_call_that_is_interrupted(plan):
@@ -428,15 +515,16 @@ def test_a_probe_of_a_whole_call(plan, down):
     assert ((), 1) == (PROBING.get(), plan.status.probes_failed)
 
 
-def test_a_hung_call(plan):
-    """P17 for a whole call: the deadline had half of its time with this call in flight."""
+@pytest.mark.parametrize("per_call", [False, True])
+def test_what_is_known_of_a_hung_call(plan, per_call):
+    """P17: the status names our own limit as the last failure, a transient one."""
     deadline = Deadline(10, 0)
 
     def cut():
         plan.clock.advance(10)
         cancelled_by(deadline)()
 
-    plan.breaker(per_call=True)
+    plan.breaker(per_call=per_call)
     token = DEADLINE.set(deadline)
     try:
         with pytest.raises(asyncio.CancelledError):
@@ -444,7 +532,8 @@ def test_a_hung_call(plan):
     finally:
         DEADLINE.reset(token)
 
-    assert 1 == plan.status.failures_total
+    last = plan.status.last_failure
+    assert (FaultKind.TRANSIENT, "resilience.errors.TimeoutExceeded") == (last.kind, last.type_name)
 
 
 # ---------------------------------------------------------------------------------------------- limits
@@ -457,7 +546,7 @@ def test_the_limits_of_a_call(plan):
     assert [("bounded", "budget", 9.0), ("bounded", "attempt", 3.0), "attempt"] == plan.world.log
 
 
-def test_an_expiry_is_told(plan):
+def test_an_expiry_is_told(plan, told):
     """Only for the limit that ran out, and only to who wants to know."""
     layers = plan.timeout(budget=9.0)
 
@@ -466,11 +555,11 @@ def test_an_expiry_is_told(plan):
 
     plan.world.bounded = bounded
     plan.call()
-    assert ["TimedOut"] == plan.event_names
+    assert [TimedOut(name="module:fn", scope=TimeoutScope.BUDGET, seconds=9.0)] == told
 
     plan.registry.hub._set(())
     plan.call()
-    assert ["TimedOut"] == plan.event_names
+    assert 1 == len(told)
     assert 1 == len(layers.layers())
 
 

@@ -10,6 +10,7 @@ import pytest
 from resilience import BulkheadFullError, OnReject, bulkhead, timeout
 from resilience._context import DEADLINE
 from resilience._core.deadline import Deadline
+from resilience._core.events import BulkheadRejected, Bypassed
 from resilience._core.outcome import Outcome
 from resilience._core.slots import Slots, Ticket
 from resilience._policies.bulkhead import SharedBulkhead, _slot_of
@@ -61,14 +62,14 @@ def test_a_slot_that_an_orphan_took_over(plan):
     assert 1 == layers.bulkhead.in_flight
 
 
-def test_full(plan):
+def test_full(plan, told):
     """Refused at once, counted, told."""
     layers = plan.bulkhead()
     layers.bulkhead.take()
     outcome = plan.call()
 
     assert (True, "bulkhead 'room' is full") == (outcome.refused_by is layers, str(outcome.error))
-    assert (["BulkheadRejected"], False) == (plan.event_names, plan.events[0].waited)
+    assert [BulkheadRejected(name="room", waited=False)] == told
     assert ([], 1) == (plan.world.log, layers.bulkhead.rejected.value)
 
 
@@ -82,14 +83,16 @@ def test_events_are_built_only_when_wanted(plan):
     assert [] == plan.events
 
 
-def test_full_and_bypassed(plan):
+def test_full_and_bypassed(plan, told):
     """The fallback gets the arguments of the call."""
     layers = plan.bulkhead(on_reject=OnReject.BYPASS, fallback=lambda *args, **kwargs: (args, kwargs))
     layers.bulkhead.take()
 
     assert ((1,), {"key": 2}) == plan.call(1, key=2).value
-    assert ["BulkheadRejected", "Bypassed"] == plan.event_names
-    assert "bulkhead" == plan.events[1].by
+    assert [
+        BulkheadRejected(name="room", waited=False),
+        Bypassed(name="room", site="module:fn", by="bulkhead"),
+    ] == told
 
 
 def test_a_fallback_answers_its_own_refusal_only(plan):
@@ -112,14 +115,15 @@ def test_waiting_for_a_slot(plan):
     assert (0, 0) == (layers.bulkhead.in_flight, layers.bulkhead.waiting)
 
 
-def test_waiting_in_vain(plan):
-    """The waiter leaves the line and is refused."""
-    layers = plan.bulkhead(wait=5.0)
+@pytest.mark.parametrize("wait", [0.5, 5.0])
+def test_waiting_in_vain(plan, told, wait):
+    """The waiter leaves the line and is refused, however short its patience was."""
+    layers = plan.bulkhead(wait=wait)
     layers.bulkhead.take()
     outcome = plan.call()
 
     assert isinstance(outcome.error, BulkheadFullError)
-    assert (0, True) == (layers.bulkhead.waiting, plan.events[0].waited)
+    assert (0, [BulkheadRejected(name="room", waited=True)]) == (layers.bulkhead.waiting, told)
 
 
 def test_no_place_in_the_line(plan):

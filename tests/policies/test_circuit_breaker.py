@@ -23,9 +23,10 @@ from resilience import (
     default_registry,
 )
 from resilience._clock import SYSTEM_CLOCK
+from resilience._core.events import Bypassed, Rejected
 from resilience._policies.circuit_breaker import CircuitBreaker
 from resilience._policies.classifying import classify_with
-from resilience._policies.lane import failure_lane, front_door
+from resilience._policies.lane import classified_lane, failure_lane, front_door
 from resilience._policies.marks import MARK, counts_first
 from resilience._policies.verdicts import end_of
 from resilience._site import Site
@@ -47,6 +48,18 @@ def straight(registry):
     return registry.breaker("provider", CONFIG)
 
 
+@pytest.fixture
+def frozen(monkeypatch):
+    """The system's clocks stand still; `set_to(seconds)` sets both."""
+
+    def set_to(seconds):
+        monkeypatch.setattr(time, "monotonic", lambda: seconds)
+        monkeypatch.setattr(time, "time_ns", lambda: round(seconds * 1e9))
+
+    set_to(1000.0)
+    return set_to
+
+
 def trip(shared):
     for _ in range(2):
         shared.on_failure(shared.try_acquire(), FaultKind.TRANSIENT)
@@ -61,6 +74,24 @@ def test_a_permit_is_reported_once(shared):
     shared.on_success(permit)
 
     assert (1, 0) == (shared.status().failures_total, shared.status().successes_total)
+
+
+def test_a_permit_that_was_given_back_is_not_reported_on(shared):
+    """Who has said that the attempt was never made has said all."""
+    permit = shared.try_acquire()
+    shared.release(permit)
+    shared.on_failure(permit, FaultKind.TRANSIENT)
+
+    assert 0 == shared.status().failures_total
+
+
+def test_the_lease_of_a_probe_by_hand(registry, clock):
+    """Is `probe_lease`, however short."""
+    shared = registry.breaker("short", BreakerConfig(Consecutive(1), cooldown=30, probe_lease=0.5))
+    shared.on_failure(shared.try_acquire(), FaultKind.TRANSIENT)
+    clock.advance(30)
+
+    assert 0.5 == shared.try_acquire().lease
 
 
 @pytest.mark.parametrize(
@@ -104,6 +135,60 @@ def test_refused_by_hand(shared):
     assert (1, 1) == (shared.status().rejected_total, shared.status().bypassed_total)
 
 
+@pytest.mark.parametrize(("seconds", "left"), [(30, 30.0), (None, None)])
+def test_what_listeners_hear_of_refusals_by_hand(shared, told, seconds, left):
+    """Who refused, for how long where that is known, and that no call site was skipped."""
+    shared.force_open("maintenance", seconds=seconds)
+    told.clear()
+    with pytest.raises(CircuitOpenError):
+        shared.try_acquire()
+    shared.try_acquire(OnOpen.BYPASS)
+
+    assert [
+        Rejected(name="provider", retry_after=left),
+        Bypassed(name="provider", site="", by="circuit_open"),
+    ] == told
+
+
+def test_a_call_site_that_is_skipped_is_named(shared, told):
+    """To listeners, beside the breaker."""
+    shared.note_bypass("module:fn")
+
+    assert [Bypassed(name="provider", site="module:fn", by="circuit_open")] == told
+
+
+def test_events_that_nobody_listens_for_take_no_number(shared, registry):
+    """A listener of another type makes none either: what it hears is numbered without a gap."""
+    seen = []
+    registry.subscribe(seen.append, Bypassed)
+    shared.refuse(30.0)
+    shared.note_bypass()
+
+    assert [1] == [event.sequence for event in seen]
+
+
+@pytest.mark.parametrize(
+    ("mistake", "text"),
+    [
+        (
+            lambda shared: shared.release(shared.try_acquire(), "bored"),
+            "reason must be one of 'neutral', 'cancelled', 'abandoned', 'lost', 'reset', got 'bored'",
+        ),
+        (lambda shared: shared.guard("sometimes"), "on_open must be one of 'fail', 'bypass', got 'sometimes'"),
+        (
+            lambda shared: shared.force_open(" ", seconds=-1),
+            "reason must be a text that is not empty, got ' '\nseconds must be a finite number of seconds > 0, got -1",
+        ),
+    ],
+)
+def test_a_mistake_is_named(shared, mistake, text):
+    """By parameter, value given, and what would be right."""
+    with pytest.raises(ConfigurationError) as caught:
+        mistake(shared)
+
+    assert text == str(caught.value)
+
+
 def test_a_permit_that_is_given_back(shared, clock):
     """A probe that never ran frees its slot, with the reason."""
     trip(shared)
@@ -121,7 +206,7 @@ def test_a_permit_inside_a_probe(shared, clock):
     with shared.guard():
         permit = shared.try_acquire()
         shared.on_failure(permit, FaultKind.TRANSIENT)
-        assert (None, True) == (shared.refusal_here(), permit.exempt)
+        assert (None, "<Permit exempt, episode 3>") == (shared.refusal_here(), repr(permit))
 
     assert ("closed", 2) == (shared.state.value, shared.status().failures_total)
 
@@ -137,6 +222,15 @@ def test_is_open_reads_only(shared, clock):
     seen.append(shared.is_open())
 
     assert [False, True, False, True] == seen
+
+
+@pytest.mark.parametrize(("later", "is_open"), [(0, True), (29, True), (29.5, True), (30, False), (31, False)])
+def test_is_open_to_the_end_of_the_cooldown(straight, frozen, later, is_open):
+    """By the system's clock: from the trip to just before the moment at which a probe may go."""
+    trip(straight)
+    frozen(1000.0 + later)
+
+    assert is_open is straight.is_open()
 
 
 def test_is_open_of_a_published_breaker(straight, registry):
@@ -181,6 +275,21 @@ def test_disabled_and_enabled(shared):
     assert ("closed", 0) == (shared.state.value, shared.status().failures_total)
 
 
+def test_listeners_hear_who_acted_and_why(shared, told):
+    """An operator's acts carry the breaker's name, the reason and the name that were given."""
+    shared.disable(reason="drill", actor="me")
+    shared.enable(actor="you")
+    shared.force_open("maintenance", actor="me")
+    shared.reset(reason="calm", actor="you")
+
+    assert [
+        ("provider", "drill", "me"),
+        ("provider", None, "you"),
+        ("provider", "maintenance", "me"),
+        ("provider", "calm", "you"),
+    ] == [(event.name, event.reason, event.actor) for event in told]
+
+
 def test_clear_state(shared):
     """As just registered."""
     trip(shared)
@@ -221,6 +330,26 @@ def test_an_act_from_inside_the_section(shared):
 
     assert shared._section(lambda now, time_ns: answers.append(shared.reset())) is None
     assert ([True], "closed") == (answers, shared.state.value)
+
+
+def test_who_is_in_the_middle_of_a_change(straight):
+    """The thread that makes it, while it does."""
+    seen = [straight.busy]
+    straight._section(lambda now, time_ns: seen.append(straight.busy))
+
+    assert [0, threading.get_ident(), 0] == [*seen, straight.busy]
+
+
+def test_the_clock_decides_what_is_published(shared, registry, clock):
+    """Others may compare a circuit with the system's time while that is the registry's own, and not otherwise."""
+    clock.advance(7)
+    seen = [shared.circuit.closed]
+    registry.clock = SYSTEM_CLOCK
+    seen.append(shared.circuit.closed)
+    registry.clock = clock
+    seen.append(shared.circuit.closed)
+
+    assert [0, shared.circuit.episode, 0] == seen
 
 
 def test_a_refusal_from_inside_the_section(shared):
@@ -291,15 +420,36 @@ def test_a_status_while_another_thread_is_in_the_section(shared):
     assert "closed" == status.state.value
 
 
+def test_a_status_waits_for_a_change_of_another_thread(shared, monkeypatch):
+    """What is read is one moment: after the change, not in the middle of it."""
+    shared._busy = -1
+
+    def let_the_other_finish(seconds):
+        shared._busy = 0
+        shared.on_success(shared.try_acquire())
+
+    monkeypatch.setattr(time, "sleep", let_the_other_finish)
+
+    assert 1 == shared.status().successes_total
+
+
 def test_the_status_of_an_open_circuit(shared, clock):
-    """Since when, until when, and what the last failure was."""
+    """Since when, until when, and what the last failure was; one that was reported by hand has no type."""
     clock.advance(7)
     trip(shared)
     clock.advance(10)
     status = shared.status()
 
     assert (7_000_000_000, 37_000_000_000, 20.0) == (status.opened_at, status.next_half_open_at, status.retry_after)
-    assert (FaultKind.TRANSIENT, 7_000_000_000) == (status.last_failure.kind, status.last_failure.time)
+    last = status.last_failure
+    assert (FaultKind.TRANSIENT, "", 7_000_000_000) == (last.kind, last.type_name, last.time)
+
+
+def test_the_status_of_a_new_circuit(registry, clock):
+    """It is what it is since it was registered."""
+    clock.advance(7)
+
+    assert 7_000_000_000 == registry.breaker("new").status().last_state_change
 
 
 def test_the_status_of_a_forced_circuit(shared):
@@ -326,6 +476,66 @@ def test_a_strike(straight):
         straight.count_error(straight.circuit.episode, ConnectionError(), fault)
 
     assert "open" == straight.state.value
+
+
+def test_a_closed_circuit_takes_no_lock(straight, registry, monkeypatch):
+    """Admission, and a streak short of the limit, go beside it: calls never wait for each other."""
+    lane = lane_of(straight, registry, ConnectionError)
+    episode, fault = straight.circuit.episode, Fault(FaultKind.TRANSIENT)
+    rate = registry.breaker("rate", BreakerConfig(FailureRate(0.5, window=30, bucket=3, min_calls=2)))
+    for closed in (straight, rate):
+        monkeypatch.setattr(closed, "_section", lambda act, *args: pytest.fail("took the lock"))
+        assert closed.try_acquire()
+    straight.count_error(episode, ConnectionError(), fault)
+    straight.succeed(episode)
+    lane(episode, ConnectionError())
+    straight.succeed(episode)
+
+    assert (0, 2, 2) == (
+        straight.status().failure_count,
+        straight.status().failures_total,
+        straight.status().successes_total,
+    )
+
+
+@pytest.mark.parametrize("through_the_lane", [True, False])
+def test_a_last_strike_opens_whatever_comes_before_the_lock(straight, registry, monkeypatch, through_the_lane):
+    """The limit was reached: a success that comes while the lock is awaited ends nothing any more."""
+    lane, fault = lane_of(straight, registry, ConnectionError), Fault(FaultKind.TRANSIENT)
+    episode, section = straight.circuit.episode, straight._section
+    straight.count_error(episode, ConnectionError(), fault)
+
+    def overtaken(act, *args):
+        monkeypatch.undo()
+        straight.succeed(episode)
+        return section(act, *args)
+
+    monkeypatch.setattr(straight, "_section", overtaken)
+    if through_the_lane:
+        lane(episode, ConnectionError())
+    else:
+        straight.count_error(episode, ConnectionError(), fault)
+
+    assert "open" == straight.state.value
+
+
+@pytest.mark.parametrize("through_the_lane", [True, False])
+@pytest.mark.parametrize(
+    "trip",
+    [Consecutive(1), Consecutive(2), Consecutive(2, within=60), FailureRate(0.5, window=30, bucket=3, min_calls=9)],
+)
+def test_the_last_failure_of_the_straight_path(registry, frozen, trip, through_the_lane):
+    """Its kind, its type and its time, whatever counts it."""
+    registry.clock = SYSTEM_CLOCK
+    counted = registry.breaker("counted", BreakerConfig(trip))
+    if through_the_lane:
+        lane_of(counted, registry, ConnectionError)(counted.circuit.episode, ConnectionError())
+    else:
+        fault = default_classifier().classify(ConnectionError())
+        counted.count_error(counted.circuit.episode, ConnectionError(), fault)
+    last = counted.status().last_failure
+
+    assert (FaultKind.TRANSIENT, "builtins.ConnectionError", 1000 * 10**9) == (last.kind, last.type_name, last.time)
 
 
 def test_a_strike_of_an_earlier_episode(straight):
@@ -377,11 +587,17 @@ def test_a_success_of_an_earlier_episode(straight):
 
 
 # ---------------------------------------------------------------------------------------------- the lane
+def lane_of(shared, registry, *seen, rules=None):
+    """The lane of a site that has met bare exceptions of these types."""
+    site = Site(None, "module:fn", registry, (rules or default_classifier()).classify)
+    for kind in seen:
+        site.classify(kind("seen"), None)
+    return failure_lane(shared, site)
+
+
 @pytest.fixture
 def lane(straight, registry):
-    site = Site(None, "module:fn", registry, default_classifier().classify)
-    site.classify(ConnectionError("seen"), None)
-    return failure_lane(straight, site)
+    return lane_of(straight, registry, ConnectionError)
 
 
 def test_a_bare_failure_is_settled_in_place(lane, straight):
@@ -392,6 +608,16 @@ def test_a_bare_failure_is_settled_in_place(lane, straight):
     assert ("open", True) == (straight.state.value, hasattr(errors[0], MARK))
 
 
+def test_a_bare_failure_is_not_classified_again(straight, registry, monkeypatch):
+    """What its type means was found out the first time: an outage is a flood of the same few."""
+    site = Site(None, "module:fn", registry, default_classifier().classify)
+    site.classify(ConnectionError("seen"), None)
+    monkeypatch.setattr(site, "classify", lambda error, handled: pytest.fail("classified again"))
+    lane = failure_lane(straight, site)
+
+    assert FaultKind.TRANSIENT is lane(straight.circuit.episode, ConnectionError("a", "b")).kind
+
+
 def test_a_failure_with_a_context_needs_more(lane, straight):
     """What was being handled outside can't be told inside of the except block."""
     error = ConnectionError("x")
@@ -399,6 +625,16 @@ def test_a_failure_with_a_context_needs_more(lane, straight):
 
     assert lane(straight.circuit.episode, error) is None
     assert 0 == straight.status().failures_total
+
+
+def test_a_failure_without_a_breaker(registry):
+    """It is classified for the retry, unless what was being handled outside has to be known."""
+    settled = classified_lane(Site(None, "module:fn", registry, default_classifier().classify))
+    within = ConnectionError("x")
+    within.__context__ = LookupError()
+
+    assert FaultKind.TRANSIENT is settled(0, ConnectionError("x")).kind
+    assert settled(0, within) is None
 
 
 @pytest.mark.parametrize("prepare", ["attribute", "cause", "number", "other type"])
@@ -414,6 +650,53 @@ def test_a_failure_that_must_be_looked_at(lane, straight, prepare):
         error.args = (104, "reset")
 
     assert FaultKind.TRANSIENT is lane(straight.circuit.episode, error).kind
+    assert 1 == straight.status().failures_total
+
+
+@pytest.mark.parametrize("prepare", ["attribute", "cause", "argument"])
+def test_a_failure_that_is_none_when_looked_at(straight, registry, prepare):
+    """What an exception carries is believed before what its type alone would mean."""
+
+    class Odd(ConnectionError):
+        pass
+
+    class NotFound(Exception):
+        status_code = 404
+
+    lane, error = lane_of(straight, registry, Odd), Odd("x")
+    if prepare == "attribute":
+        error.fault_kind = FaultKind.CONTRACT
+    elif prepare == "cause":
+        error.__cause__ = NotFound()
+    else:
+        error.args = (NotFound(),)
+
+    assert FaultKind.TRANSIENT is not lane(straight.circuit.episode, error).kind
+    assert 0 == straight.status().failures_total
+
+
+@pytest.mark.parametrize(
+    ("kind", "flags", "answers"), [(FaultKind.CONTRACT, (), 0), (FaultKind.DOWNSTREAM, {FaultFlag.CLIENT_FAULT}, 1)]
+)
+def test_a_type_that_means_no_failure(straight, registry, kind, flags, answers):
+    """It is known by its type alone, and counts for what it is."""
+    lane = lane_of(
+        straight, registry, LookupError, rules=default_classifier().child().add(LookupError, kind, flags=flags)
+    )
+
+    assert kind is lane(straight.circuit.episode, LookupError("x")).kind
+    assert (answers, 0) == (straight.status().answered_total, straight.status().failures_total)
+
+
+@pytest.mark.parametrize("args", [("x",), (104, "reset")])
+def test_a_failure_is_counted_once_in_the_lane(lane, straight, args):
+    """Whether it is settled in place or in full: it may pass another site of this breaker."""
+    error = ConnectionError(*args)
+    lane(straight.circuit.episode, error)
+    straight.count_error(straight.circuit.episode, error, Fault(FaultKind.TRANSIENT))
+    vars(error)["request"] = "r"
+    lane(straight.circuit.episode, error)
+
     assert 1 == straight.status().failures_total
 
 
@@ -441,6 +724,7 @@ def test_a_hostile_exception(lane, straight):
         args = None
 
     assert None not in [lane(straight.circuit.episode, kind("x")) for kind in (NoDict, NoArgs)]
+    assert (2, 0) == (straight.status().failures_total, straight.status().late_results)
 
 
 def test_the_front_door(straight):
@@ -453,6 +737,15 @@ def test_the_front_door(straight):
     seen.append(door() == float("inf"))
 
     assert [None, True, True] == seen
+
+
+@pytest.mark.parametrize(("later", "left"), [(0, 30.0), (10, 20.0), (29.5, 0.5), (30, None)])
+def test_the_front_door_to_the_end_of_the_cooldown(straight, frozen, later, left):
+    """It tells the exact time left, and lets a call go for the probe at the very moment."""
+    trip(straight)
+    frozen(1000.0 + later)
+
+    assert left == front_door(straight)()
 
 
 def test_the_front_door_inside_a_probe(straight, monkeypatch):
@@ -518,6 +811,14 @@ def test_a_breaker_is_pickled_by_name():
         pickle.dumps(Registry().breaker("lost"))
 
 
+def test_a_pickled_breaker_brings_its_settings_along(monkeypatch):
+    """A process that does not know the name yet registers it with them."""
+    packed = pickle.dumps(default_registry().breaker("packed", CONFIG))
+    monkeypatch.setattr(default_registry(), "_breakers", {})
+
+    assert ("packed", CONFIG) == (pickle.loads(packed).name, default_registry().get("packed").config)
+
+
 def test_how_it_shows_itself(shared):
     """Name and state."""
     assert "<CircuitBreaker 'provider' closed>" == repr(shared)
@@ -555,6 +856,19 @@ def test_an_own_function(said, kind):
     assert kind is classify(lambda error: said, ConnectionError()).kind
 
 
+def test_what_an_own_function_is_asked():
+    """The very exception; what it leaves to the rules they judge as without it, by what was being handled around."""
+
+    class Unknown(Exception):
+        pass
+
+    error, seen = Unknown("mine"), []
+    error.__context__ = around = ConnectionError("around")
+    fault = classify_with(seen.append, default_classifier())(error, around)
+
+    assert ([error], FaultKind.INTERNAL) == (seen, fault.kind)
+
+
 def test_an_own_function_that_fails():
     """INTERNAL, and counted as unclassified."""
 
@@ -564,6 +878,22 @@ def test_an_own_function_that_fails():
     fault = classify(broken, ConnectionError())
 
     assert (FaultKind.INTERNAL, True) == (fault.kind, FaultFlag.UNCLASSIFIED in fault.flags)
+
+
+def test_a_group_that_is_no_exception():
+    """The rules judge it leaf by leaf, and what was being handled around it is the cause of none."""
+
+    class Several(BaseExceptionGroup):
+        pass
+
+    class Unknown(Exception):
+        pass
+
+    leaf = Unknown("mine")
+    leaf.__context__ = around = ConnectionError("around")
+    fault = classify_with(lambda error: FaultKind.CONTROL, default_classifier())(Several("several", [leaf]), around)
+
+    assert FaultKind.INTERNAL is fault.kind
 
 
 def test_an_own_function_is_not_asked_about_interruptions():

@@ -57,6 +57,15 @@ def test_a_function_of_fewer_arguments():
     assert "t" == answer(lambda texts: texts, "t", "small", size=100)
 
 
+def test_a_function_that_can_take_a_default_is_given_it():
+    """What was filled in is left out only where there is no place for it."""
+
+    def fallback(texts, model, *, size):
+        return texts, model, size
+
+    assert ("t", "small", 100) == answer(fallback, "t", "small", size=100)
+
+
 def test_a_function_of_no_arguments():
     """As long as there are only defaults."""
 
@@ -71,6 +80,8 @@ def test_an_argument_that_was_given_is_not_dropped():
         answer(lambda texts: texts, "t", "big", size=100)
     with pytest.raises(TypeError):
         answer(lambda texts: texts, "t", "small", size=7)
+    with pytest.raises(TypeError):
+        answer(lambda texts: texts, "t", "small", size=100, other=None)
 
 
 def test_an_argument_beyond_the_defaults_is_not_dropped():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import pickle
+import time
 
 import pytest
 
@@ -38,19 +39,31 @@ def straight(registry):
 
 # ---------------------------------------------------------------------------------------------- while closed
 def test_one_block_for_a_closed_episode(straight, ref):
-    """No memory per use, so the object is the same."""
+    """No memory per use, so the object is the same, and stays it when it has been used."""
+    assert ref.guard() is ref.guard()
+    with ref.guard() as permit:
+        assert "<Permit exempt, episode 1>" == repr(permit)
     assert ref.guard() is ref.guard()
     assert ref.breaker.guard() is ref.breaker.guard()
 
 
+def test_the_permit_of_a_block_is_to_look_at(straight, ref):
+    """The block reports for itself: what is reported on its permit is of no interest."""
+    with ref.guard() as permit:
+        ref.breaker.on_failure(permit, FaultKind.TRANSIENT)
+
+    assert (1, 0) == (ref.status().successes_total, ref.status().failures_total)
+
+
 def test_a_new_episode_has_a_new_block(straight, ref):
-    """What was kept from before is another one."""
+    """What was kept from before is another one; the new one is shared again."""
     before = ref.guard(), ref.breaker.guard()
     ref.force_open("x")
     ref.reset()
 
     assert ref.guard() is not before[0]
     assert ref.breaker.guard() is not before[1]
+    assert ref.guard() is ref.guard()
 
 
 def test_a_block_that_succeeds(straight, ref):
@@ -68,7 +81,7 @@ def test_blocks_that_fail(request, ref, path):
     fail(ref.guard())
     fail(ref.guard())
 
-    assert "open" == ref.state.value
+    assert ("open", "builtins.ConnectionError") == (ref.state.value, ref.status().last_failure.type_name)
     with pytest.raises(CircuitOpenError), ref.guard():
         pass
 
@@ -131,6 +144,26 @@ def test_a_windowed_breaker(straight, registry):
     assert "open" == ref.state.value
 
 
+def test_a_windowed_breaker_knows_when_a_success_came(straight, monkeypatch):
+    """One that has left the window makes up no calls in it, a recent one does."""
+    ref = breaker("rate", WINDOWED)
+    for now in (1000.0, 1040.0):
+        monkeypatch.setattr(time, "monotonic", lambda now=now: now)
+        with ref.guard():
+            pass
+    fail(ref.guard())
+
+    assert ("open", 2) == (ref.state.value, ref.status().window_calls)
+
+
+@pytest.mark.parametrize("on_open", [OnOpen.FAIL, OnOpen.BYPASS, "fail"])
+def test_a_block_of_the_breaker_itself(straight, ref, on_open):
+    """It judges by the rules, whatever it does while the circuit is open."""
+    fail(ref.breaker.guard(on_open))
+
+    assert (1, FaultKind.TRANSIENT) == (ref.status().failures_total, ref.status().last_failure.kind)
+
+
 def test_an_interruption_is_neutral(straight, ref):
     """Counted nowhere."""
     for kind in (KeyboardInterrupt, GeneratorExit, asyncio.CancelledError):
@@ -160,7 +193,7 @@ def test_an_exception_counts_once(straight, ref):
     with pytest.raises(ConnectionError), ref.guard(), ref.guard():
         raise fail_once
 
-    assert 1 == ref.status().failures_total
+    assert (1, 0) == (ref.status().failures_total, ref.status().answered_total)
 
 
 # ---------------------------------------------------------------------------------------------- kept beyond its episode
@@ -178,11 +211,11 @@ def test_a_kept_block_of_a_circuit_that_closed_again(straight, ref):
     block = ref.guard()
     ref.force_open("x")
     ref.reset()
-    with block, block:
+    with block, block, block:
         pass
     fail(block)
 
-    assert (2, 1) == (ref.status().successes_total, ref.status().failures_total)
+    assert (3, 1) == (ref.status().successes_total, ref.status().failures_total)
 
 
 def test_a_block_entered_before_the_trip_is_late(straight, ref):
@@ -194,8 +227,10 @@ def test_a_block_entered_before_the_trip_is_late(straight, ref):
 
 
 # ---------------------------------------------------------------------------------------------- blocks with a memory
-def test_a_block_inside_an_except_block(straight, ref):
+@pytest.mark.parametrize("config", [CONFIG, WINDOWED])
+def test_a_block_inside_an_except_block(straight, config):
     """What was being handled around it is not the cause of what it raises."""
+    ref = breaker("provider", config)
 
     class Unknown(Exception):
         pass
@@ -212,8 +247,21 @@ def test_a_block_inside_an_except_block(straight, ref):
     assert (0, 1) == (ref.status().failures_total, ref.status().successes_total)
 
 
+def test_a_block_that_had_to_remember_is_handed_out_no_more(straight, ref):
+    """It is looked at with care from then on; others get one that need not be."""
+    try:
+        raise ConnectionError("around")
+    except ConnectionError:
+        block = ref.guard()
+        with block:
+            pass
+
+    assert ref.guard() is not block
+    assert ref.guard() is ref.guard()
+
+
 def test_a_hung_block(registry, clock, ref):
-    """P17: it was in flight for half of the deadline that cut it."""
+    """P17: it was in flight for half of the deadline that cut it, which is known as the last failure."""
     deadline = Deadline(10, 0)
     token = DEADLINE.set(deadline)
     try:
@@ -221,6 +269,43 @@ def test_a_hung_block(registry, clock, ref):
             clock.advance(10)
             deadline.fired = True
             raise asyncio.CancelledError
+    finally:
+        DEADLINE.reset(token)
+
+    assert 1 == ref.status().failures_total
+    assert "resilience.errors.TimeoutExceeded" == ref.status().last_failure.type_name
+
+
+@pytest.mark.parametrize("config", [CONFIG, WINDOWED])
+@pytest.mark.parametrize(("entered", "failures"), [(0, 1), (5, 1), (5.1, 0)])
+def test_a_hung_block_by_the_systems_clock(straight, monkeypatch, config, entered, failures):
+    """P17: under a deadline the shared block remembers when this use of it began."""
+    ref, deadline = breaker("provider", config), Deadline(10, 1000)
+    monkeypatch.setattr(time, "monotonic", lambda: 1000.0 + entered)
+    token = DEADLINE.set(deadline)
+    try:
+        with pytest.raises(asyncio.CancelledError), ref.guard():
+            monkeypatch.setattr(time, "monotonic", lambda: 1010.0)
+            deadline.fired = True
+            raise asyncio.CancelledError
+    finally:
+        DEADLINE.reset(token)
+
+    assert failures == ref.status().failures_total
+
+
+@pytest.mark.parametrize("path", ["straight", "plan"])
+def test_a_block_that_was_entered_before_the_deadline(request, registry, ref, path):
+    """P17: it was in flight for as long as the deadline ran."""
+    if path == "straight":
+        request.getfixturevalue("straight")
+    block, error = ref.guard(), asyncio.CancelledError()
+    block.__enter__()
+    deadline = Deadline(10, ref.breaker.now() - 10)
+    deadline.fired = True
+    token = DEADLINE.set(deadline)
+    try:
+        block.__exit__(type(error), error, None)
     finally:
         DEADLINE.reset(token)
 
@@ -302,11 +387,11 @@ def test_a_bypassed_block(registry, of_reference):
     ref = breaker("provider", CONFIG, on_open=OnOpen.BYPASS)
     ref.force_open("x")
     with ref.guard() if of_reference else ref.breaker.guard(OnOpen.BYPASS) as permit:
-        assert not permit
+        assert (False, "<Permit bypassed, episode 2>") == (bool(permit), repr(permit))
     fail(ref.guard())
     status = ref.status()
 
-    assert (0, 0) == (status.failures_total, status.rejected_total)
+    assert (0, 0, 0) == (status.failures_total, status.rejected_total, status.late_results)
     assert 2 == status.bypassed_total
 
 
@@ -334,18 +419,31 @@ def test_a_judged_value(registry):
         assert "good" == block.judge("good")
 
     assert (2, 1) == (ref.status().successes_total, ref.status().failures_total)
+    assert FaultKind.DOWNSTREAM is ref.status().last_failure.kind
+
+
+def test_a_judgement_is_of_one_use(registry):
+    """A block that is used again, and judges nothing this time, is a success."""
+    block = breaker("provider", CONFIG, classify_result=judging).guard()
+    with block:
+        block.judge("bad")
+    with block:
+        pass
+    status = registry.get("provider").status()
+
+    assert (1, 1) == (status.successes_total, status.failures_total)
 
 
 def test_nothing_to_judge_by(ref):
     """A reference without `classify_result` says so, in either sort of block."""
     for block in (ref.breaker.guard(), OwnBlock(ref._kit(ref.breaker))):
-        with pytest.raises(RuntimeError, match="classify_result"):
+        with pytest.raises(RuntimeError, match="^this guard judges no values: give the reference a classify_result=$"):
             block.judge("x")
 
 
 def test_a_guard_is_not_pickled(ref):
     """It belongs to a running block."""
-    with pytest.raises(TypeError, match="can't be pickled"):
+    with pytest.raises(TypeError, match="^a guard belongs to a running block: it can't be pickled$"):
         pickle.dumps(ref.guard())
 
 
@@ -363,6 +461,8 @@ def test_a_call_under_the_breaker(ref):
     async def fetch(value, *, key):
         return value, key
 
-    assert 3 == ref.breaker.call(len, "abc")
+    assert [1, 2] == ref.breaker.call(sorted, [1, 2])
+    assert [2, 1] == ref.breaker.call(sorted, [1, 2], reverse=True)
     assert (1, 2) == asyncio.run(ref.breaker.acall(fetch, 1, key=2))
-    assert 2 == ref.status().successes_total
+    assert (1, 2) == asyncio.run(ref.breaker.call(fetch, 1, key=2))
+    assert 4 == ref.status().successes_total

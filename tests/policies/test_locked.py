@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
+from threading import get_ident
+
 from resilience import BreakerConfig, Consecutive, FaultKind, Registry
+from resilience._changing import LEFT
 
 
 def test_reports_that_lead_to_reports_end():
@@ -31,3 +35,58 @@ def test_reports_that_lead_to_reports_end():
     for _ in range(2):
         breaker.reset()
     assert 2501 == breaker.status().failures_total
+
+
+def test_a_report_to_another_breaker_from_inside_a_change(registry):
+    """It waits for nothing there, and is taken in as soon as the change is over; a request is refused."""
+    changing, other = registry.breaker("changing"), registry.breaker("other")
+    permit, inside, later = other.try_acquire(), [], []
+
+    def change(now, time_ns):
+        inside.append(other.acquire())
+        other.on_failure(permit, FaultKind.TRANSIENT)
+        other._section(lambda now, time_ns: later.append(other.busy))
+        inside.append(other.status().failures_total)
+
+    changing._section(change)
+
+    assert ([0.0, 0], [get_ident()]) == (inside, later)
+    assert (1, 0) == (other.status().failures_total, other.busy)
+
+
+def test_what_another_thread_was_left_is_not_ours(registry, monkeypatch):
+    """It is taken in by the thread whose change it waits for."""
+    other = registry.breaker("other")
+    other._inbox.append((other.circuit.force_open, ("drill", None, None)))
+    monkeypatch.setitem(LEFT, -1, [other])
+    registry.breaker("changing").force_open("drill")
+
+    assert ("closed", [other]) == (other.state.value, LEFT[-1])
+
+
+def test_between_two_acts_of_a_change(registry):
+    """Who comes in there finds the lock its own and nothing half done: it is answered at once."""
+    breaker, answers, later = registry.breaker("api"), [], []
+
+    def come_in():
+        answers.append(breaker._section(lambda now, time_ns: breaker.busy))
+        permit = breaker.acquire()
+        breaker.on_failure(permit, FaultKind.TRANSIENT)
+        answers.append((permit.episode, breaker.status().failures_total))
+
+    comings = [come_in]
+
+    class Interrupted(deque):
+        """An inbox; when it is looked into for the first time, somebody comes."""
+
+        def popleft(self):
+            while comings:
+                comings.pop()()
+            return super().popleft()
+
+    breaker._inbox = Interrupted()
+    left = [lambda now, time_ns: later.append(breaker.busy)] * 2
+    breaker._section(lambda now, time_ns: [breaker._section(act) for act in left])
+
+    assert [get_ident(), (breaker.circuit.episode, 1)] == answers
+    assert [get_ident()] * 2 == later

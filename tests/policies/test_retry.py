@@ -7,9 +7,10 @@ import logging
 import pytest
 import tenacity
 
-from resilience import BulkheadFullError, CircuitOpenError, FaultKind
+from resilience import BulkheadFullError, CircuitOpenError, FaultKind, TimeoutExceeded
 from resilience._context import DEADLINE, RETRYING
-from resilience._core.deadline import Deadline
+from resilience._core.deadline import AttemptDeadline, Deadline
+from resilience._core.events import RetryExhausted, RetryScheduled
 from resilience._core.outcome import Outcome
 from resilience._policies.retry import stopped_by
 
@@ -142,6 +143,16 @@ def test_the_last_exception_gets_a_note(plan, down):
     assert ["retry gave up after 2 attempts"] == last.__notes__
 
 
+def test_an_exception_that_is_raised_again_keeps_one_note(plan, down):
+    """A note of a kind says it once, however often the object comes by."""
+    plan.retry(1)
+    error = down()
+    plan.call(script=[error])
+    plan.call(script=[error])
+
+    assert ["retry gave up after 1 attempts"] == error.__notes__
+
+
 def test_an_exception_that_takes_no_note(plan):
     """It leaves all the same."""
 
@@ -205,6 +216,32 @@ def test_a_callers_deadline_counts_too(plan, down):
     assert ["retry stopped: a wait of 1 s does not fit the deadline"] == error.__notes__
 
 
+def test_no_time_left_for_an_attempt_without_a_wait(plan, down):
+    """It is not begun either, whether or not somebody listens."""
+    plan.registry.hub._set(())
+    plan.timeout(budget=1.0)
+    plan.retry(wait=0.0)
+
+    def fail_at_the_deadline():
+        plan.clock.advance(1.0)
+        return down()
+
+    error = plan.call(script=[fail_at_the_deadline]).error
+
+    assert ["retry stopped: a wait of 0 s does not fit the deadline"] == error.__notes__
+
+
+@pytest.mark.parametrize(("kind", "attempts"), [(Deadline, 1), (AttemptDeadline, 2)])
+def test_a_limit_that_ran_out(plan, kind, attempts):
+    """After one of the whole call there is nothing to repeat for; one of the attempt is a failure like others."""
+    expired = Outcome(error=TimeoutExceeded(kind.scope, 1))
+    expired.expired = kind(1, 0)
+    plan.retry(2, wait=0.0)
+    plan.call(script=[expired, "fine"])
+
+    assert ["attempt"] * attempts == plan.world.log
+
+
 # ---------------------------------------------------------------------------------------------- refusals
 def test_a_refusal_of_the_first_attempt_is_the_answer(plan):
     """Nothing was sent, so nothing is repeated."""
@@ -234,20 +271,22 @@ def test_a_refusal_of_a_later_attempt(plan, down, refusal, note):
     assert note == stopped_by(refusal)
 
 
-def test_no_wait_for_a_circuit_that_stays_open_longer(plan, down):
-    """The retry ends at once, with the name and the time left."""
+@pytest.mark.parametrize("wait", [None, 1.0])
+def test_no_wait_for_a_circuit_that_stays_open_longer(plan, down, wait):
+    """The retry ends at once, with the name and the time left, whether its waits grow or not."""
     breaker = plan.breaker()
-    plan.retry(5, breaker=breaker)
+    plan.retry(5, breaker=breaker, wait=wait)
     error = plan.call(script=[down(), down()]).error
 
     assert ["retry stopped: circuit provider is open, 30 s left"] == error.__notes__
     assert [1.0] == sleeps(plan)
 
 
-def test_a_circuit_that_cools_during_the_wait(plan, down):
-    """The next attempt goes as a probe: it is worth the wait."""
+@pytest.mark.parametrize("wait", [30.0, 31.0])
+def test_a_circuit_that_cools_during_the_wait(plan, down, wait):
+    """The next attempt goes as a probe: it is worth the wait, to the moment."""
     breaker = plan.breaker()
-    plan.retry(3, breaker=breaker, wait=31.0)
+    plan.retry(3, breaker=breaker, wait=wait)
 
     assert "back" == plan.call(script=[down(), down(), "back"]).value
     assert 1 == plan.status.probes_succeeded
@@ -265,10 +304,11 @@ def test_a_circuit_that_an_operator_has_opened(plan, down):
     assert ["retry stopped: circuit provider is open"] == plan.call(script=[fail]).error.__notes__
 
 
-def test_an_exempt_call_goes_on_whatever_the_circuit_does(plan, down):
+@pytest.mark.parametrize("wait", [0.0, 1.0])
+def test_an_exempt_call_goes_on_whatever_the_circuit_does(plan, down, wait):
     """It neither asks nor feeds the breaker, in none of its attempts."""
     breaker = plan.breaker(unless=lambda: True)
-    plan.retry(3, breaker=breaker, wait=0.0)
+    plan.retry(3, breaker=breaker, wait=wait)
     breaker.breaker.force_open("maintenance")
 
     assert "fine" == plan.call(script=[down(), "fine"]).value
@@ -287,7 +327,11 @@ def test_a_probe_is_one_attempt(plan, down):
 
 # ---------------------------------------------------------------------------------------------- nested
 def test_a_nested_retry_makes_one_attempt(plan, down, caplog):
-    """Inside a repeat it leaves repeating to the outer call, and says so once."""
+    """Inside a repeat it leaves repeating to the outer call, and says so once, with its name."""
+    told = (
+        "module:fn: an outer call is retrying already, so this retry makes one attempt: "
+        "retries add, they do not multiply"
+    )
     plan.retry(3)
     mark = RETRYING.set(True)
     try:
@@ -297,7 +341,7 @@ def test_a_nested_retry_makes_one_attempt(plan, down, caplog):
         RETRYING.reset(mark)
 
     assert [["retry left to the outer call"]] * 2 == notes
-    assert 1 == sum("they do not multiply" in record.message for record in caplog.records)
+    assert [told] == [record.getMessage() for record in caplog.records]
 
 
 # ---------------------------------------------------------------------------------------------- tenacity's strategies
@@ -325,6 +369,22 @@ def test_a_wait_strategy_that_looks_at_the_outcome(plan, down):
 
     assert [(True, error, 1, (1,), {"key": 2})] == seen
     assert [] == sleeps(plan)
+
+
+def test_a_wait_strategy_reads_what_tenacity_offers(plan, down):
+    """The function, when which attempt ended, and that no wait has been chosen yet."""
+    seen = []
+
+    def wait(state):
+        seen.append((state.fn, state.outcome.attempt_number, state.outcome_timestamp, state.upcoming_sleep))
+        seen.append((state.next_action, state.retry_object))
+        return 0
+
+    plan.clock.advance(100)
+    plan.retry(wait=wait)
+    plan.call(script=[down(), "fine"])
+
+    assert [(plan.site.fn, 1, 100.0, 0.0), (None, None)] == seen
 
 
 def test_a_wait_strategy_after_a_value(plan):
@@ -431,16 +491,55 @@ def test_events_are_built_only_when_wanted(plan, down, monkeypatch):
     assert [] == plan.events
 
 
-def test_events_tell_attempt_wait_and_reason(plan, down):
-    """What a dashboard needs."""
-    plan.retry(2)
+def test_events_that_nobody_listens_for_take_no_number(plan, down):
+    """A listener of another type makes none either: what it hears is numbered without a gap."""
+    plan.registry.hub._set(())
+    seen = []
+    plan.registry.subscribe(seen.append, RetryExhausted)
+    plan.retry(2, wait=0.0)
     plan.call(script=[down(), down()])
-    scheduled, exhausted = plan.events
 
-    assert ("module:fn", 1, 1.0, FaultKind.TRANSIENT) == (
-        scheduled.name,
-        scheduled.attempt,
-        scheduled.wait,
-        scheduled.kind,
-    )
-    assert (2, "attempts") == (exhausted.attempts, exhausted.reason)
+    assert [1] == [event.sequence for event in seen]
+
+
+@pytest.mark.parametrize("wait", [0.0, 1.0])
+def test_events_tell_attempt_wait_and_reason(plan, down, told, wait):
+    """What a dashboard needs, of an attempt that follows at once too."""
+    plan.retry(2, wait=wait)
+    plan.call(script=[down(), down()])
+
+    assert [
+        RetryScheduled(name="module:fn", attempt=1, wait=wait, kind=FaultKind.TRANSIENT),
+        RetryExhausted(name="module:fn", attempts=2, reason="attempts"),
+    ] == told
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "attempts", "reason"),
+    [
+        ("strategy", 2, "attempts"),
+        ("deadline", 1, "budget"),
+        ("server", 1, "retry_after"),
+        ("circuit", 2, "refused"),
+        ("refusal", 1, "refused"),
+        ("nesting", 1, "nested"),
+    ],
+)
+def test_the_event_of_a_retry_that_ended_early(plan, told, fault_of, ended_by, attempts, reason):
+    """It tells after how many attempts, and why there was no other."""
+    script = [fault_of(), fault_of()]
+    if ended_by == "deadline":
+        plan.timeout(budget=1.0)
+    elif ended_by == "server":
+        script = [fault_of(retry_after=61)]
+    elif ended_by == "refusal":
+        script = [fault_of(), Outcome.refusal(BulkheadFullError("room"), "somebody")]
+    breaker = plan.breaker() if ended_by == "circuit" else None
+    plan.retry(9, breaker=breaker, stop=tenacity.stop_after_attempt(2) if ended_by == "strategy" else None)
+    mark = RETRYING.set(ended_by == "nesting")
+    try:
+        plan.call(script=script)
+    finally:
+        RETRYING.reset(mark)
+
+    assert RetryExhausted(name="module:fn", attempts=attempts, reason=reason) == told[-1]
