@@ -6,7 +6,7 @@ from collections import deque
 from threading import get_ident
 
 from resilience import BreakerConfig, Consecutive, FaultKind, Registry
-from resilience._changing import LEFT
+from resilience._changing import CHANGING, LEFT, after_fork
 
 
 def test_reports_that_lead_to_reports_end():
@@ -90,3 +90,35 @@ def test_between_two_acts_of_a_change(registry):
 
     assert [get_ident(), (breaker.circuit.episode, 1)] == answers
     assert [get_ident()] * 2 == later
+
+
+def test_a_fork_out_of_a_change(registry, clock):
+    """In the child that change goes on under its lock, and gives the parent's probe back when it is over."""
+    breaker = registry.breaker("api", BreakerConfig(Consecutive(1), cooldown=1))
+    breaker.force_open("drill", seconds=1)
+    clock.advance(1)
+    assert breaker.try_acquire().probe
+    seen = []
+
+    def fork(now, time_ns):
+        lock = breaker.lock
+        breaker.after_fork()
+        seen.append((breaker.lock is lock, breaker.busy == get_ident(), breaker.status().probes_released))
+
+    breaker._section(fork)
+
+    assert ([(True, True, 0)], 1) == (seen, breaker.status().probes_released)
+
+
+def test_other_threads_are_forgotten_after_a_fork(registry, monkeypatch):
+    """Their numbers will be given to others; what this thread is in the middle of goes on."""
+    breaker = registry.breaker("api")
+    for by_thread in (CHANGING, LEFT):
+        monkeypatch.setitem(by_thread, -1, breaker)
+        monkeypatch.setitem(by_thread, get_ident(), breaker)
+    after_fork()
+    kept = [list(by_thread) for by_thread in (CHANGING, LEFT)]
+    for by_thread in (CHANGING, LEFT):
+        del by_thread[get_ident()]
+
+    assert [[get_ident()]] * 2 == kept
