@@ -362,10 +362,11 @@ def test_clear_state_of_a_registry_with_probes(registry, clock):
     assert 0 == shared.status().failures_total
 
 
-def test_a_breaker_that_travels_brings_its_settings():
+def test_a_breaker_that_travels_brings_its_settings(monkeypatch):
     """I19: where its name is new, it is registered with them."""
-    name, config = "a-breaker-that-travels", BreakerConfig(cooldown=7)
-    home, travelling = default_registry().breaker(name, config).__reduce__()
-    del default_registry()._breakers[name]
+    monkeypatch.setattr(default_registry(), "_breakers", {})
+    config = BreakerConfig(cooldown=7)
+    home, travelling = default_registry().breaker("api", config).__reduce__()
+    default_registry()._breakers.clear()
 
     assert config == home(*travelling).config
