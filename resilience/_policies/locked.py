@@ -80,6 +80,7 @@ class LockedCircuit:
         if self._inbox:
             # What is left meanwhile waits for whoever comes next: one would never come to an end of it.
             self._change(_nothing, (), get_ident())
+            self._hub.deliver()
 
     def _section(self, act: Callable[..., Any], *args: Any) -> Any:
         """Run one act of the circuit under the lock; None where it has to wait in the inbox."""

@@ -13,6 +13,7 @@ from resilience import (
     CircuitOpenError,
     Consecutive,
     FaultKind,
+    Registry,
     bulkhead,
 )
 from resilience._changing import CHANGING, LEFT
@@ -67,6 +68,16 @@ def test_a_report_to_another_name_is_counted_before_the_call_ends(pair):
     in_the_middle(one, lambda: other.force_open("drill"))
 
     assert ("closed", "open") == (one.state.value, other.state.value)
+
+
+def test_events_of_a_report_to_another_registry(pair):
+    """Each registry's listeners hear of it before the call ends, not when that one is called next."""
+    elsewhere, told = Registry(), []
+    elsewhere.subscribe(lambda event: told.append(event.name), StateChanged)
+    other = elsewhere.breaker("elsewhere", BreakerConfig())
+    in_the_middle(pair[0], lambda: other.force_open("drill"))
+
+    assert ["elsewhere"] == told
 
 
 def test_a_probe_of_another_name_is_refused(pair):
