@@ -384,11 +384,19 @@ def holes(module: CodeType) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=module_name)
-def test_no_clean_up_is_passed_by(path):
+# Elsewhere such a jump is covered by the instruction before it.
+makes_holes = pytest.mark.skipif(sys.version_info[:2] != (3, 13), reason="the compiler of 3.13 makes such holes")
+
+
+@makes_holes
+def test_no_clean_up_is_passed_by():
     """I8: no loop stands where CPython 3.13 leaves a hole in the `try` or `with` around it (cpython#130279)."""
-    if sys.version_info[:2] == (3, 13) and "cli" not in path.parts:
-        assert [] == holes(compile(path.read_text(), str(path), "exec"))
+    # The command line holds no slots and no locks of ours.
+    paths = [path for path in sorted(PACKAGE.rglob("*.py")) if "cli" not in path.parts]
+    found = {module_name(path): holes(compile(path.read_text(), str(path), "exec")) for path in paths}
+
+    assert len(found) > 50
+    assert {} == {module: places for module, places in found.items() if places}
 
 
 @pytest.mark.parametrize(
@@ -452,7 +460,7 @@ def test_an_impure_core_is_found():
     )
 
 
-@pytest.mark.skipif(sys.version_info[:2] != (3, 13), reason="the compiler of 3.13 makes such holes")
+@makes_holes
 def test_a_hole_is_found():
     """The rule of clean-ups can fail."""
     assert ["f:3"] == holes(compile("def f(x):\n try:\n  while x: x()\n finally: x.end()", "", "exec"))
