@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gc
-import os
 import threading
 import time
 import weakref
 from contextvars import ContextVar, copy_context
 
 import pytest
+from forking import in_child, needs_fork
 
 from resilience import (
     BulkheadFullError,
@@ -629,8 +629,7 @@ def test_a_pool_starts_afresh(pool, give_up):
     assert (0, 0, []) == (pool.workers, pool.orphans, pool.idle)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@needs_fork
 def test_a_forked_child_has_workers_of_its_own():
     """A pool with an idle worker works in the child, where that thread does not exist."""
 
@@ -639,12 +638,8 @@ def test_a_forked_child_has_workers_of_its_own():
     def fetch():
         return "fine"
 
-    fetch()
-    child = os.fork()
-    if child == 0:
-        try:
-            os._exit(0 if fetch() == "fine" else 1)
-        except BaseException:
-            os._exit(2)
+    def check():
+        assert "fine" == fetch()
 
-    assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    fetch()
+    assert "ok" == in_child(check)

@@ -40,7 +40,7 @@ class Mutant:
         return "\n".join([self.place, *(f"- {line}" for line in self.gone), *(f"+ {line}" for line in self.came)])
 
 
-def listed(text: str) -> dict[Mutant, int]:
+def listed(text: str) -> Counter[Mutant]:
     """The survivors in the ```diff blocks of a page, with how often each is listed."""
     found: Counter[Mutant] = Counter()
     for block in re.findall(r"^```diff\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
@@ -107,8 +107,8 @@ def judge(mutants: Path, page: str) -> list[str]:
     told = ", ".join(f"{count:,} {word}" for word, count in sorted(ends.items()))
     print(f"{total:,} mutants: {told}; {dead / max(total, 1):.1%} found")
     return [
-        *(f"lives, and is not listed:\n{mutant}" for mutant in do - Counter(may)),
-        *(f"is listed, and does not live:\n{mutant}" for mutant in Counter(may) - do),
+        *(f"lives, and is not listed:\n{mutant}" for mutant in do - may),
+        *(f"is listed, and does not live:\n{mutant}" for mutant in may - do),
         *([f"{ends['unjudged']} were not judged"] if ends["unjudged"] else []),
         *([] if total else ["there are no mutants"]),
     ]

@@ -7,10 +7,10 @@ import os
 import subprocess
 import sys
 import threading
-import warnings
 from pathlib import Path
 
 import pytest
+from forking import in_child, needs_fork
 
 from resilience import BreakerConfig, Consecutive, FaultKind, Registry
 from resilience._core.faults import Fault
@@ -84,7 +84,7 @@ def test_failure_beaten_to_the_limit():
     assert 2 == status.failures_total + status.late_results
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@needs_fork
 def test_fork_in_the_middle_of_a_change():
     """I15, I19: a thread is between taking a probe off the list and counting its end when another one forks."""
     shared = Registry().breaker("api", BreakerConfig(Consecutive(1), cooldown=1))
@@ -112,14 +112,13 @@ def test_fork_in_the_middle_of_a_change():
     thread = threading.Thread(target=report, daemon=True)
     thread.start()
     assert inside.wait(10)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)
-        child = os.fork()
-    if child == 0:
+
+    def check():
         status = shared.status()
-        ended = status.probes_succeeded + status.probes_failed + status.probes_released
-        os._exit(0 if status.probes_started == ended else 4)
+        assert status.probes_started == status.probes_succeeded + status.probes_failed + status.probes_released
+
+    report = in_child(check)
     forked.set()
     thread.join(10)
 
-    assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert "ok" == report
