@@ -3,12 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test check core proof soak mutation bench bench-update clean
+.PHONY: help demo test check core catalogue catalogue-record proof soak mutation bench bench-update clean
 
 help:
 	@echo "make demo   watch a breaker at work against a server that fails"
 	@echo "make test   run the tests"
 	@echo "make check  format, lint, types, tests, documentation, and the tests without any extra"
+	@echo "make catalogue  the rules for client libraries, on real exceptions of each (installs some sixty libraries)"
+	@echo "make catalogue-record  write down what those exceptions look like, for the ordinary tests"
 	@echo "make proof  the long searches: every state of the protocol, wrong breakers, interleavings (spin is used where it is installed)"
 	@echo "make soak   everything at once for a minute: threads, loops, forks, faults, operators (SECONDS=1800 for longer)"
 	@echo "make mutation  change the code in thousands of small ways: which changes do the tests not notice? (an hour)"
@@ -26,6 +28,12 @@ $(VENV)/.complete: pyproject.toml
 $(VENV)-bench/.complete: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-bench
 	$(VENV)-bench/bin/pip install --quiet --editable '.[bench]'
+	@touch $@
+
+# Apart: sixty libraries, each in the release that was looked at.
+$(VENV)-catalogue/.complete: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-catalogue
+	$(VENV)-catalogue/bin/pip install --quiet --editable '.[catalogue-test]'
 	@touch $@
 
 # What the tests need, without the package: the mutated copy must be the only one.
@@ -55,6 +63,12 @@ core: $(VENV)-core/.complete
 	$(VENV)-core/bin/pip install --quiet --force-reinstall .
 	$(VENV)-core/bin/pytest
 
+catalogue: $(VENV)-catalogue/.complete
+	$(VENV)-catalogue/bin/pytest -m catalogue tests/catalogue
+
+catalogue-record: $(VENV)-catalogue/.complete
+	$(VENV)-catalogue/bin/python tests/catalogue/record.py
+
 proof: $(VENV)/.complete
 	$(BIN)/pytest -m proof -o faulthandler_timeout=600
 
@@ -71,4 +85,4 @@ bench-update: $(VENV)-bench/.complete
 	$(VENV)-bench/bin/python benchmarks/run.py --update
 
 clean:
-	rm -rf $(VENV) $(VENV)-core $(VENV)-bench $(VENV)-mutation .mutation site .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-core $(VENV)-bench $(VENV)-catalogue $(VENV)-mutation .mutation site .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -21,6 +21,7 @@ _NAMESPACE: Any = type.__dict__["__dict__"].__get__
 _MODULE: Any = type.__dict__["__module__"].__get__
 _QUALNAME: Any = type.__dict__["__qualname__"].__get__
 
+_VENDORS = frozenset({"vendor", "vendored", "_vendor", "_vendored"})
 _TWO_SEGMENTS = frozenset({"google", "azure"})
 
 
@@ -96,10 +97,21 @@ def name_of(kind: type) -> tuple[str, str]:
 def segment_of(module: str) -> str:
     """The first segment of a module's name, two for packages that many distributions share.
 
-    Libraries move their classes between private modules; the first segment stays.
+    Libraries move their classes between private modules; the first segment stays. A copy
+    inside another package (`pip._vendor.urllib3.exceptions`) is the library that it copies.
     """
-    first, _, rest = module.partition(".")
+    first, _, rest = without_vendor(module).partition(".")
     return f"{first}.{rest.partition('.')[0]}" if rest and first in _TWO_SEGMENTS else first
+
+
+def without_vendor(module: str) -> str:
+    """The module's name without the package that carries a copy of it."""
+    if "vendor" in module:
+        parts = module.split(".")
+        for place in range(len(parts) - 2, -1, -1):
+            if parts[place] in _VENDORS:
+                return ".".join(parts[place + 1 :])
+    return module
 
 
 def has_base(kind: type, segment: str, qualname: str) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from resilience._core.checks import Faults
-from resilience._core.reading import ask, name_of, segment_of
+from resilience._core.reading import ask, name_of, segment_of, without_vendor
 from resilience._words import FaultFlag, FaultKind
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ class Rule:
         chain: like `unwrap`, with everything below.
         by_status: the HTTP status decides, and `kind` only where that says nothing.
         retry_after: function that gives the value of a Retry-After kept in an odd place.
+        headers: function that gives response headers kept in an odd place.
+        has_status: whether numbers on such an exception may be HTTP statuses (default: True).
         code: function that gives a short code for logs.
         generic: this is a class of the standard library: as the base of a foreign class
             it is asked only after status and cause have said nothing.
@@ -50,6 +52,8 @@ class Rule:
         "code",
         "flags",
         "generic",
+        "has_status",
+        "headers",
         "kind",
         "match",
         "predicate",
@@ -70,6 +74,8 @@ class Rule:
         chain: bool = False,
         by_status: bool = False,
         retry_after: Reader | None = None,
+        headers: Reader | None = None,
+        has_status: bool = True,
         code: Reader | None = None,
         generic: bool = False,
     ) -> None:
@@ -83,6 +89,8 @@ class Rule:
         self.chain = chain
         self.by_status = by_status
         self.retry_after = retry_after
+        self.headers = headers
+        self.has_status = has_status
         self.code = code
         self.generic = generic
 
@@ -147,6 +155,7 @@ def spellings(match: str) -> list[tuple[str, str]]:
     module, _, qualname = match.rpartition(".")
     if not module:
         return [("builtins", qualname)]
+    module = without_vendor(module)
     segment = segment_of(module)
     inner = module[len(segment) :].split(".")
     found = [(segment, qualname)]

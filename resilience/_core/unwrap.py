@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from resilience._core.faults import Fault, of_group
-from resilience._core.headers import entry, lookups_of
+from resilience._core.headers import entry, lookup_in, lookups_of
 from resilience._core.profile import LINKS, believed_flags, is_bare
 from resilience._core.reading import ask, holds, is_exception, members_of, plain_text, read
 from resilience._core.retry_after import parse_retry_after, retry_after_of
@@ -117,7 +117,7 @@ class Walk:
         if profile.is_group:
             return self._group(read(exc, "exceptions"), depth, links)
         if loaded:
-            fault = self._by_status(exc, profile)
+            fault = self._by_status(exc, profile, None)
             if fault is not None:
                 return fault
         evidence, reason = (None, None) if profile.is_timeout else self._inside(exc, loaded, depth, links)
@@ -154,23 +154,24 @@ class Walk:
         elif rule.chain:
             fault, _ = self._inside(exc, loaded, depth, links)
         elif rule.by_status:
-            fault = self._by_status(exc, profile)
+            fault = self._by_status(exc, profile, rule)
         if fault is not None or rule.kind is None:
             return fault
         code = None if rule.code is None else ask(rule.code, exc)
         return self._fault(exc, profile, loaded, rule.kind, rule.flags, code, rule)
 
-    def _by_status(self, exc: BaseException, profile: Profile) -> Fault | None:
+    def _by_status(self, exc: BaseException, profile: Profile, rule: Rule | None) -> Fault | None:
         status = read_status(exc)
         if status is None:
             return None
-        headers = lookups_of(exc)
+        headers = _lookups(exc, rule)
         meaning = judged(status, read_wish(headers))
         if meaning is None:
             return None
         kind, flags = meaning
-        wait = self._wait_of(exc, headers) if kind in _EVIDENCE else None
-        return Fault(kind, flags, status, None, wait, profile.name)
+        wait = self._wait_by(rule, exc, headers) if kind in _EVIDENCE else None
+        code = None if rule is None or rule.code is None else ask(rule.code, exc)
+        return Fault(kind, flags, status, _short(code), wait, profile.name)
 
     # ------------------------------------------------------------------------------------------------ what is inside
     def _inside(self, exc: BaseException, loaded: bool, depth: int, links: int) -> tuple[Fault | None, Fault | None]:
@@ -242,14 +243,18 @@ class Walk:
         code: object = None,
         rule: Rule | None = None,
     ) -> Fault:
-        status = read_status(exc) if loaded else None
+        status = read_status(exc) if loaded and (rule is None or rule.has_status) else None
         wait = None
         if kind in _EVIDENCE:
-            if rule is not None and rule.retry_after is not None:
-                wait = parse_retry_after(ask(rule.retry_after, exc), now=self._now())
-            if wait is None and loaded:
-                wait = self._wait_of(exc, lookups_of(exc))
+            wait = self._wait_by(rule, exc, _lookups(exc, rule) if loaded else None)
         return Fault(kind, flags, status, _short(code), wait, profile.name)
+
+    def _wait_by(self, rule: Rule | None, exc: BaseException, headers: list[Lookup] | None) -> float | None:
+        """The wait that was asked for: where the rule says it stands, else in the usual places (None: there are none)."""
+        wait = None
+        if rule is not None and rule.retry_after is not None:
+            wait = parse_retry_after(ask(rule.retry_after, exc), now=self._now())
+        return self._wait_of(exc, headers) if wait is None and headers is not None else wait
 
     def _unknown(self, exc: BaseException) -> Fault:
         profile = self._profile_of(type(exc))
@@ -280,6 +285,16 @@ def links_of(exc: BaseException, loaded: bool) -> list[tuple[BaseException, bool
     context = read(exc, "__context__")
     if is_exception(context):
         found.append((context, False))
+    return found
+
+
+def _lookups(exc: BaseException, rule: Rule | None) -> list[Lookup]:
+    """The exception's headers, those first that only its rule can find."""
+    found = lookups_of(exc)
+    if rule is not None and rule.headers is not None:
+        odd = ask(rule.headers, exc)
+        if odd is not None:
+            found.insert(0, lookup_in(odd))
     return found
 
 

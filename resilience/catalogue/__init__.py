@@ -32,14 +32,33 @@ __all__ = [
 
 # First segment of an exception's module (two for google and azure) -> module of this
 # package whose `RULES` know it.
-HOMES: dict[str, str] = dict.fromkeys(
-    (
-        *("_csv", "_lzma", "_pickle", "_queue", "asyncio", "binascii", "builtins", "concurrent", "ftplib", "gzip"),
-        *("http", "imaplib", "json", "multiprocessing", "queue", "smtplib", "socket", "sqlite3", "ssl", "subprocess"),
-        *("tarfile", "tenacity", "urllib", "xml", "zipfile", "zlib"),
-    ),
-    "stdlib",
-)
+HOMES: dict[str, str] = {
+    segment: family
+    for family, segments in {
+        "aws": "boto3 botocore s3transfer",
+        "azure": "azure.core",
+        "google": "google.api_core google.auth google.genai",
+        "grpc": "grpc",
+        "http": (
+            "aiohttp fastapi h11 httpcore httpcore2 httpx httpx2 niquests requests starlette urllib3 urllib3_future "
+            "websockets werkzeug"
+        ),
+        "llm": "anthropic cohere groq huggingface_hub litellm mistralai ollama openai",
+        "messaging": "aio_pika aiokafka aiormq amqp billiard celery cimpl confluent_kafka kafka kombu pika",
+        "nosql": "bson elastic_transport elasticsearch opensearchpy pymongo qdrant_client redis valkey",
+        "orm": "django sqlalchemy",
+        "sql": "MySQLdb asyncmy asyncpg mysql oracledb psycopg psycopg2 psycopg_pool pymysql",
+        "stdlib": (
+            "_csv _lzma _pickle _queue asyncio binascii builtins concurrent ftplib gzip http imaplib json "
+            "multiprocessing poplib queue smtplib socket sqlite3 ssl subprocess tarfile tomllib urllib xml zipfile zlib"
+        ),
+        "toolbox": (
+            "aiobreaker anyio circuitbreaker dns jsonschema marshmallow paramiko pybreaker pydantic pydantic_core "
+            "tenacity trio"
+        ),
+    }.items()
+    for segment in segments.split()
+}
 
 _junk = itertools.count()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from resilience._core.reading import has_base
+from resilience.catalogue.conditions import Condition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,9 +28,30 @@ def tls_permanent(below: Sequence[BaseException]) -> bool:
     return any(is_tls_permanent(exc) for exc in below)
 
 
+def tls_cut(below: Sequence[BaseException]) -> bool:
+    """Whether a TLS connection was cut off, as a peer that restarts does."""
+    return any(
+        has_base(type(exc), "ssl", "SSLEOFError")
+        or has_base(type(exc), "ssl", "SSLZeroReturnError")
+        or (has_base(type(exc), "ssl", "SSLError") and was_cut_off(exc))
+        for exc in below
+    )
+
+
 def dns_permanent(below: Sequence[BaseException]) -> bool:
     """Whether a name was looked up that does not exist."""
     return any(has_base(type(exc), "socket", "gaierror") and is_unknown_name(exc) for exc in below)
+
+
+def caused_by(*matches: str) -> Condition:
+    """Whether an exception of one of these classes, each "segment:Qualname", is among those below."""
+    named = [tuple(match.split(":")) for match in matches]
+
+    def holds(below: Sequence[BaseException]) -> bool:
+        return any(has_base(type(exc), segment, qualname) for exc in below for segment, qualname in named)
+
+    shown = " or ".join(match.replace(":", ".") for match in matches)
+    return Condition(f"{shown} is behind it", holds)
 
 
 def is_tls_permanent(exc: BaseException) -> bool:
@@ -59,3 +81,9 @@ def resolver_code(exc: BaseException, *names: str) -> bool:
 
     code = exc.args[0] if exc.args else None
     return type(code) is int and any(code == getattr(socket, name, None) for name in names)
+
+
+TLS_PERMANENT = Condition("TLS failed for good, such as a certificate that was refused", tls_permanent)
+DNS_PERMANENT = Condition("the name does not exist", dns_permanent)
+PERMANENT = Condition("a certificate was refused, or the name does not exist", permanent)
+TLS_CUT = Condition("the peer cut the TLS connection", tls_cut)

@@ -1,235 +1,255 @@
-"""The standard library's own errors, and those of tenacity, which comes with us."""
+"""The standard library's own errors."""
 
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+from typing import Any
 
-from resilience._core.rule import Rule
-from resilience._words import FaultFlag, FaultKind
-from resilience.catalogue.evidence import is_unknown_name, permanent, resolver_code, was_cut_off
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-VALIDATION, CONTRACT, CONTROL, INTERRUPTED = (
-    FaultKind.VALIDATION,
-    FaultKind.CONTRACT,
-    FaultKind.CONTROL,
-    FaultKind.INTERRUPTED,
+from resilience._core.reading import read
+from resilience.catalogue.conditions import MESSAGE, Condition, Field, attribute
+from resilience.catalogue.evidence import PERMANENT, is_unknown_name, resolver_code, was_cut_off
+from resilience.catalogue.families import (
+    AMBIGUOUS,
+    CLIENT_FAULT,
+    CONFIG,
+    CONTENTION,
+    CONTRACT,
+    CONTROL,
+    DOWNSTREAM,
+    INTERNAL,
+    INTERRUPTED,
+    LOCAL,
+    SATURATION,
+    TRANSIENT,
+    UNSENT,
+    VALIDATION,
+    Case,
+    library,
 )
-TRANSIENT, DOWNSTREAM, INTERNAL = FaultKind.TRANSIENT, FaultKind.DOWNSTREAM, FaultKind.INTERNAL
-CLIENT_FAULT, CONTENTION, SATURATION = FaultFlag.CLIENT_FAULT, FaultFlag.CONTENTION, FaultFlag.SATURATION
-LOCAL, UNSENT, AMBIGUOUS, CONFIG = FaultFlag.LOCAL, FaultFlag.UNSENT, FaultFlag.AMBIGUOUS, FaultFlag.CONFIG
 
 
-def _errno(*names: str) -> Callable[[Any], bool]:
-    """Condition: the error's number is one of these. Not every platform has them all."""
-    numbers = frozenset(number for name in names if (number := getattr(errno, name, None)) is not None)
-    return lambda exc: type(exc.errno) is int and exc.errno in numbers
+# ------------------------------------------------------------------------------------------------ facts
+def _put_errno(exc: Any, value: str) -> None:
+    exc.errno = getattr(errno, value, None)
 
 
-def _sqlite(*codes: int, texts: tuple[str, ...] = ()) -> Callable[[Any], bool]:
-    """Condition: SQLite's primary result code is one of these, or its text says so."""
+_ERRNO = Field("errno", lambda exc: errno.errorcode[exc.errno], _put_errno)
+_NO_ERRNO = Condition("there is no errno", lambda exc: exc.errno is None)
+
+
+def _resolver(*names: str) -> Condition:
+    """Whether a resolver's code is one of these constants, whose numbers differ by platform."""
+    return Condition(f"the code is one of {', '.join(names)}", lambda exc: resolver_code(exc, *names))
+
+
+def _sqlite(*codes: int, texts: tuple[str, ...]) -> Condition:
+    """Whether SQLite's primary result code is one of these, or its text says so where there is no code."""
 
     def holds(exc: Any) -> bool:
-        code = getattr(exc, "sqlite_errorcode", None) or 0
-        return code & 0xFF in codes or any(text in str(exc) for text in texts)
+        code = read(exc, "sqlite_errorcode")
+        return (type(code) is int and code & 0xFF in codes) or any(text in str(exc) for text in texts)
 
-    return holds
-
-
-def _resolver(*names: str) -> Callable[[Any], bool]:
-    return lambda exc: resolver_code(exc, *names)
+    shown = "".join(f', or the text has "{text}"' for text in texts)
+    return Condition(f"SQLite's code is {', '.join(map(str, codes))}{shown}", holds, (_SQLITE_CODE, MESSAGE))
 
 
-def _rule(match: str, kind: FaultKind | None = None, *flags: FaultFlag, **how: Any) -> Rule:
-    return Rule(match, kind, *flags, generic=True, **how)
-
-
-_OUR_BUGS = (
-    *("TypeError", "AttributeError", "AssertionError", "NameError", "UnboundLocalError", "NotImplementedError"),
-    *("IndexError", "KeyError", "LookupError", "ZeroDivisionError", "OverflowError", "ArithmeticError"),
-    *("SyntaxError", "RuntimeError", "RecursionError", "ReferenceError", "SystemError"),
+_SQLITE_CODE = attribute("sqlite_errorcode", number=True, shown="SQLite's code")
+_EXIT, _REPLY = (
+    attribute("returncode", number=True, shown="exit code"),
+    attribute("smtp_code", number=True, shown="reply code"),
 )
+_CUT_OFF = Condition("the text tells of a connection that was cut", was_cut_off, (MESSAGE,))
+_UNKNOWN_NAME = Condition("the name does not exist (EAI_NONAME, EAI_NODATA, EAI_ADDRFAMILY)", is_unknown_name)
+_UNKNOWN_SCHEME = Condition(
+    "the reason is an unknown URL type", lambda exc: type(exc.reason) is str and "unknown url type" in exc.reason
+)
+_INTERRUPTED_TEXT = Condition('the text is "interrupted"', lambda exc: str(exc) == "interrupted", (MESSAGE,))
+_QUEUE_FULL = Condition('the text has "queue full"', lambda exc: "queue full" in str(exc).lower(), (MESSAGE,))
 
-RULES = (
-    # Interrupted: the caller gave up. A child process that died of Ctrl-C is among them: it reaches the whole group.
-    _rule("asyncio:CancelledError", INTERRUPTED, LOCAL),
-    _rule("builtins:KeyboardInterrupt", INTERRUPTED, LOCAL),
-    _rule("builtins:SystemExit", INTERRUPTED, LOCAL),
-    _rule("builtins:GeneratorExit", INTERRUPTED, LOCAL),
-    # An Exception, unlike asyncio's.
-    _rule("concurrent:CancelledError", INTERRUPTED, LOCAL),
-    # Flow control.
-    _rule("builtins:StopIteration", CONTROL),
-    _rule("builtins:StopAsyncIteration", CONTROL),
-    # Timeouts.
-    _rule("builtins:TimeoutError", TRANSIENT),
-    _rule("multiprocessing:TimeoutError", TRANSIENT),
-    # Connections.
-    _rule("builtins:ConnectionRefusedError", TRANSIENT, UNSENT),
-    _rule("builtins:ConnectionResetError", TRANSIENT, AMBIGUOUS),
-    _rule("builtins:ConnectionAbortedError", TRANSIENT, AMBIGUOUS),
-    _rule("builtins:BrokenPipeError", TRANSIENT, AMBIGUOUS),
+# ------------------------------------------------------------------------------------------------ rules
+_BUILTINS = library(
+    "builtins",
+    Case("KeyboardInterrupt SystemExit GeneratorExit", INTERRUPTED, LOCAL),
+    Case("StopIteration StopAsyncIteration", CONTROL),
+    Case("TimeoutError", TRANSIENT),
+    Case("ConnectionRefusedError", TRANSIENT, UNSENT),
+    Case("ConnectionResetError ConnectionAbortedError BrokenPipeError", TRANSIENT, AMBIGUOUS),
     # Ollama raises this one "from None" for a certificate that does not verify.
-    _rule("builtins:ConnectionError", DOWNSTREAM, below=permanent),
-    _rule("builtins:ConnectionError", TRANSIENT),
+    Case("ConnectionError", DOWNSTREAM, below=PERMANENT),
+    Case("ConnectionError", TRANSIENT),
     # The operating system.
-    _rule("builtins:FileNotFoundError", CONTRACT, CONFIG),
-    _rule("builtins:FileExistsError", CONTRACT),
-    _rule("builtins:PermissionError", CONTRACT, CONFIG),
-    _rule("builtins:IsADirectoryError", CONTRACT),
-    _rule("builtins:NotADirectoryError", CONTRACT),
-    _rule("builtins:ProcessLookupError", CONTRACT),
-    _rule("builtins:ChildProcessError", INTERNAL),
-    _rule("builtins:BlockingIOError", TRANSIENT),
-    # EINTR, which the interpreter repeats by itself; nobody has cancelled anything.
-    _rule("builtins:InterruptedError", TRANSIENT),
-    _rule(
-        "builtins:OSError",
+    Case("FileNotFoundError PermissionError", CONTRACT, CONFIG),
+    Case("FileExistsError IsADirectoryError NotADirectoryError ProcessLookupError", CONTRACT),
+    Case("ChildProcessError", INTERNAL),
+    # InterruptedError is EINTR, which the interpreter repeats by itself; nobody has cancelled anything.
+    Case("BlockingIOError InterruptedError EOFError", TRANSIENT),
+    Case(
+        "OSError",
         TRANSIENT,
-        when=_errno(
+        when=_ERRNO.among(
             *("ETIMEDOUT", "EHOSTUNREACH", "ENETUNREACH", "ENETDOWN", "ENETRESET", "EHOSTDOWN"),
             *("ENOTCONN", "EAGAIN", "ECONNRESET", "EPIPE", "ESTALE"),
         ),
     ),
-    _rule(
-        "builtins:OSError",
+    Case(
+        "OSError",
         TRANSIENT,
         SATURATION,
-        when=_errno("EMFILE", "ENFILE", "ENOBUFS", "EADDRNOTAVAIL", "ENOMEM"),
+        when=_ERRNO.among("EMFILE", "ENFILE", "ENOBUFS", "EADDRNOTAVAIL", "ENOMEM"),
     ),
-    _rule(
-        "builtins:OSError",
+    Case(
+        "OSError",
         CONTRACT,
         CONFIG,
-        when=_errno("EADDRINUSE", "EROFS", "ENAMETOOLONG", "ELOOP", "ENOTEMPTY", "EXDEV"),
+        when=_ERRNO.among("EADDRINUSE", "EROFS", "ENAMETOOLONG", "ELOOP", "ENOTEMPTY", "EXDEV"),
     ),
-    _rule("builtins:OSError", DOWNSTREAM, when=_errno("ENOSPC", "EIO", "EDQUOT")),
+    Case("OSError", DOWNSTREAM, when=_ERRNO.among("ENOSPC", "EIO", "EDQUOT")),
     # Libraries that only borrow OSError set no number.
-    _rule("builtins:OSError", TRANSIENT, when=lambda exc: exc.errno is None, chain=True),
-    _rule("builtins:OSError", DOWNSTREAM),
-    # Names.
-    _rule("socket:gaierror", DOWNSTREAM, CONFIG, when=is_unknown_name),
-    _rule("socket:gaierror", TRANSIENT, UNSENT, when=_resolver("EAI_AGAIN", "EAI_SYSTEM", "EAI_FAIL", "EAI_MEMORY")),
-    _rule("socket:gaierror", INTERNAL, when=_resolver("EAI_BADFLAGS", "EAI_FAMILY", "EAI_SERVICE", "EAI_SOCKTYPE")),
-    _rule("socket:gaierror", TRANSIENT),
-    _rule("socket:herror", TRANSIENT),
-    # TLS.
-    _rule("ssl:SSLCertVerificationError", DOWNSTREAM, CONFIG),
-    _rule("ssl:SSLEOFError", TRANSIENT, AMBIGUOUS),
-    _rule("ssl:SSLZeroReturnError", TRANSIENT),
-    _rule("ssl:SSLSyscallError", TRANSIENT),
-    _rule("ssl:SSLWantReadError", CONTROL),
-    _rule("ssl:SSLWantWriteError", CONTROL),
-    _rule("ssl:SSLError", TRANSIENT, AMBIGUOUS, when=was_cut_off),
-    _rule("ssl:SSLError", DOWNSTREAM, CONFIG),
-    # HTTP.
-    _rule("http:RemoteDisconnected", TRANSIENT, AMBIGUOUS),
-    _rule("http:IncompleteRead", TRANSIENT, AMBIGUOUS),
-    _rule("http:BadStatusLine", DOWNSTREAM),
-    _rule("http:LineTooLong", DOWNSTREAM),
-    _rule("http:UnknownProtocol", DOWNSTREAM),
-    _rule("http:InvalidURL", VALIDATION),
-    _rule("http:NotConnected", INTERNAL),
-    _rule("http:CannotSendRequest", INTERNAL),
-    _rule("http:ResponseNotReady", INTERNAL),
-    _rule("http:HTTPException", DOWNSTREAM),
-    _rule("urllib:HTTPError", by_status=True),
-    _rule("urllib:ContentTooShortError", TRANSIENT, AMBIGUOUS),
-    _rule("urllib:URLError", DOWNSTREAM, CONFIG, below=permanent, unwrap="reason"),
-    _rule(
-        "urllib:URLError",
-        VALIDATION,
-        when=lambda exc: type(exc.reason) is str and "unknown url type" in exc.reason,
-    ),
-    _rule("urllib:URLError", TRANSIENT, unwrap="reason"),
-    # What came could not be read.
-    _rule("json:JSONDecodeError", DOWNSTREAM),
-    _rule("xml:ParseError", DOWNSTREAM),
-    _rule("xml:ExpatError", DOWNSTREAM),
-    _rule("builtins:UnicodeDecodeError", DOWNSTREAM),
-    _rule("builtins:UnicodeEncodeError", VALIDATION),
-    _rule("zlib:error", DOWNSTREAM),
-    _rule("gzip:BadGzipFile", DOWNSTREAM),
-    _rule("_lzma:LZMAError", DOWNSTREAM),
-    _rule("zipfile:BadZipFile", DOWNSTREAM),
-    _rule("tarfile:ReadError", DOWNSTREAM),
-    _rule("_pickle:UnpicklingError", DOWNSTREAM),
-    _rule("binascii:Error", DOWNSTREAM),
-    _rule("_csv:Error", DOWNSTREAM),
-    # Child processes.
-    _rule("subprocess:TimeoutExpired", TRANSIENT, AMBIGUOUS),
-    # EX_TEMPFAIL of sysexits.h.
-    _rule("subprocess:CalledProcessError", TRANSIENT, when=lambda exc: exc.returncode == 75),
-    _rule("subprocess:CalledProcessError", INTERRUPTED, LOCAL, when=lambda exc: exc.returncode in (-2, 130)),
-    _rule("subprocess:CalledProcessError", DOWNSTREAM),
-    # Queues, streams, pools.
-    _rule("asyncio:IncompleteReadError", TRANSIENT, AMBIGUOUS),
-    _rule("asyncio:LimitOverrunError", DOWNSTREAM),
-    _rule("asyncio:InvalidStateError", INTERNAL),
-    _rule("asyncio:QueueFull", TRANSIENT, SATURATION),
-    _rule("asyncio:QueueEmpty", CONTROL),
-    _rule("queue:Full", TRANSIENT, SATURATION),
-    _rule("_queue:Empty", CONTROL),
-    # A worker died, often out of memory, and the pool stays broken.
-    _rule("concurrent:BrokenProcessPool", INTERNAL, SATURATION),
-    _rule("concurrent:BrokenThreadPool", INTERNAL),
-    _rule("concurrent:InvalidStateError", INTERNAL),
-    _rule("builtins:EOFError", TRANSIENT),
+    Case("OSError", TRANSIENT, when=_NO_ERRNO, chain=True),
+    Case("OSError UnicodeDecodeError", DOWNSTREAM),
     # Kafka's producer raises this builtin when its own queue is full.
-    _rule("builtins:BufferError", TRANSIENT, SATURATION, when=lambda exc: "queue full" in str(exc).lower()),
-    _rule("builtins:BufferError", INTERNAL),
-    _rule("builtins:MemoryError", INTERNAL, SATURATION),
-    # Our own bugs, and our own input.
-    *(_rule(f"builtins:{name}", INTERNAL) for name in _OUR_BUGS),
-    _rule("builtins:ImportError", INTERNAL, CONFIG),
-    _rule("builtins:ModuleNotFoundError", INTERNAL, CONFIG),
-    _rule("builtins:ValueError", VALIDATION),
-    # Mail and files: here a 4xx is temporary and a 5xx is for good, the reverse of HTTP.
-    _rule("smtplib:SMTPServerDisconnected", TRANSIENT, AMBIGUOUS),
-    _rule("smtplib:SMTPAuthenticationError", DOWNSTREAM, CLIENT_FAULT, CONFIG),
-    _rule("smtplib:SMTPConnectError", TRANSIENT, UNSENT, when=lambda exc: exc.smtp_code < 500),
-    _rule("smtplib:SMTPResponseException", TRANSIENT, when=lambda exc: 400 <= exc.smtp_code < 500),
-    _rule("smtplib:SMTPResponseException", DOWNSTREAM, CLIENT_FAULT),
-    _rule("smtplib:SMTPRecipientsRefused", DOWNSTREAM, CLIENT_FAULT),
-    _rule("ftplib:error_temp", TRANSIENT),
-    _rule("ftplib:error_perm", DOWNSTREAM, CLIENT_FAULT),
-    _rule("imaplib:IMAP4.abort", TRANSIENT),
-    _rule("imaplib:IMAP4.error", DOWNSTREAM),
-    # SQLite: bad SQL and a missing table are OperationalErrors too, so what is left is our bug.
-    # BUSY, LOCKED, PROTOCOL, SCHEMA.
-    _rule("sqlite3:OperationalError", TRANSIENT, CONTENTION, when=_sqlite(5, 6, 15, 17, texts=("is locked",))),
-    # INTERRUPT: we asked for it.
-    _rule(
-        "sqlite3:OperationalError",
-        INTERRUPTED,
-        LOCAL,
-        when=lambda exc: _sqlite(9)(exc) or str(exc) == "interrupted",
+    Case("BufferError", TRANSIENT, SATURATION, when=_QUEUE_FULL),
+    Case("MemoryError", INTERNAL, SATURATION),
+    # Our own bugs.
+    Case(
+        "TypeError AttributeError AssertionError NameError UnboundLocalError NotImplementedError IndexError KeyError "
+        "LookupError ZeroDivisionError OverflowError ArithmeticError SyntaxError RuntimeError RecursionError "
+        "ReferenceError SystemError BufferError",
+        INTERNAL,
     ),
-    # IOERR, CORRUPT, FULL, NOTADB.
-    _rule(
-        "sqlite3:OperationalError",
-        DOWNSTREAM,
-        when=_sqlite(10, 11, 13, 26, texts=("disk is full", "disk I/O")),
-    ),
-    # READONLY, CANTOPEN, AUTH.
-    _rule(
-        "sqlite3:OperationalError",
-        CONTRACT,
-        CONFIG,
-        when=_sqlite(8, 14, 23, texts=("readonly", "unable to open")),
-    ),
-    _rule("sqlite3:OperationalError", INTERNAL),
-    _rule("sqlite3:IntegrityError", CONTRACT),
-    _rule("sqlite3:DatabaseError", DOWNSTREAM),
-    _rule("sqlite3:ProgrammingError", INTERNAL),
-    _rule("sqlite3:DataError", VALIDATION),
-    _rule("sqlite3:InterfaceError", INTERNAL),
-    # Tenacity: the last attempt decides; it may hold a value that nobody wanted instead of an error.
-    Rule("tenacity:RetryError", DOWNSTREAM, when=lambda exc: not exc.last_attempt.failed),
-    Rule("tenacity:RetryError", TRANSIENT, unwrap=lambda exc: exc.last_attempt.exception()),
-    Rule("tenacity:TryAgain", TRANSIENT),
+    Case("ImportError ModuleNotFoundError", INTERNAL, CONFIG),
+    # Our own input.
+    Case("UnicodeEncodeError UnicodeTranslateError ValueError", VALIDATION),
+    generic=True,
 )
+
+_NETWORK = (
+    *library(
+        "socket",
+        Case("gaierror", DOWNSTREAM, CONFIG, when=_UNKNOWN_NAME),
+        Case("gaierror", TRANSIENT, UNSENT, when=_resolver("EAI_AGAIN", "EAI_SYSTEM", "EAI_FAIL", "EAI_MEMORY")),
+        Case("gaierror", INTERNAL, when=_resolver("EAI_BADFLAGS", "EAI_FAMILY", "EAI_SERVICE", "EAI_SOCKTYPE")),
+        Case("gaierror herror", TRANSIENT),
+        generic=True,
+    ),
+    *library(
+        "ssl",
+        # A ValueError as well.
+        Case("SSLCertVerificationError", DOWNSTREAM, CONFIG),
+        Case("SSLEOFError", TRANSIENT, AMBIGUOUS),
+        Case("SSLZeroReturnError SSLSyscallError", TRANSIENT),
+        Case("SSLWantReadError SSLWantWriteError", CONTROL),
+        Case("SSLError", TRANSIENT, AMBIGUOUS, when=_CUT_OFF),
+        # TLS spoken to a plain port, a handshake alert, no shared cipher.
+        Case("SSLError", DOWNSTREAM, CONFIG),
+        generic=True,
+    ),
+    *library(
+        "http",
+        Case("RemoteDisconnected IncompleteRead", TRANSIENT, AMBIGUOUS),
+        Case("InvalidURL", VALIDATION),
+        Case("NotConnected ImproperConnectionState CannotSendRequest CannotSendHeader ResponseNotReady", INTERNAL),
+        Case("BadStatusLine LineTooLong UnknownProtocol HTTPException", DOWNSTREAM),
+        generic=True,
+    ),
+    *library(
+        "urllib",
+        Case("HTTPError", by_status=True),
+        Case("ContentTooShortError", TRANSIENT, AMBIGUOUS),
+        Case("URLError", DOWNSTREAM, CONFIG, below=PERMANENT, unwrap="reason"),
+        Case("URLError", VALIDATION, when=_UNKNOWN_SCHEME),
+        Case("URLError", TRANSIENT, unwrap="reason"),
+        generic=True,
+    ),
+    # Here a 4xx is temporary and a 5xx is for good, the reverse of HTTP.
+    *library(
+        "smtplib",
+        Case("SMTPServerDisconnected", TRANSIENT, AMBIGUOUS),
+        Case("SMTPAuthenticationError", DOWNSTREAM, CLIENT_FAULT, CONFIG),
+        Case("SMTPConnectError", TRANSIENT, UNSENT, when=_REPLY.within(0, 499)),
+        Case("SMTPResponseException", TRANSIENT, when=_REPLY.within(400, 499)),
+        Case("SMTPResponseException SMTPRecipientsRefused", DOWNSTREAM, CLIENT_FAULT),
+        Case("SMTPNotSupportedError SMTPException", DOWNSTREAM),
+        generic=True,
+    ),
+    *library(
+        "ftplib",
+        Case("error_temp", TRANSIENT),
+        Case("error_perm", DOWNSTREAM, CLIENT_FAULT),
+        Case("Error", DOWNSTREAM),
+        generic=True,
+    ),
+    *library("poplib", Case("error_proto", DOWNSTREAM), generic=True),
+    *library("imaplib", Case("IMAP4.abort", TRANSIENT), Case("IMAP4.error", DOWNSTREAM), generic=True),
+)
+
+# What came could not be read.
+_FORMATS = (
+    *library("json", Case("JSONDecodeError", DOWNSTREAM), generic=True),
+    *library("xml", Case("ParseError ExpatError SAXParseException", DOWNSTREAM), generic=True),
+    *library("tomllib", Case("TOMLDecodeError", DOWNSTREAM), generic=True),
+    *library("zlib", Case("error", DOWNSTREAM), generic=True),
+    *library("binascii", Case("Error", DOWNSTREAM), generic=True),
+    *library("gzip", Case("BadGzipFile", DOWNSTREAM), generic=True),
+    *library("_lzma", Case("LZMAError", DOWNSTREAM), generic=True),
+    *library("zipfile", Case("BadZipFile", DOWNSTREAM), generic=True),
+    *library("tarfile", Case("ReadError TarError", DOWNSTREAM), generic=True),
+    *library("_pickle", Case("UnpicklingError", DOWNSTREAM), Case("PicklingError", VALIDATION), generic=True),
+    *library("_csv", Case("Error", DOWNSTREAM), generic=True),
+)
+
+_CONCURRENCY = (
+    *library(
+        "asyncio",
+        Case("CancelledError", INTERRUPTED, LOCAL),
+        Case("IncompleteReadError", TRANSIENT, AMBIGUOUS),
+        Case("LimitOverrunError", DOWNSTREAM),
+        Case("InvalidStateError", INTERNAL),
+        Case("QueueFull", TRANSIENT, SATURATION),
+        Case("QueueEmpty QueueShutDown", CONTROL),
+        generic=True,
+    ),
+    *library(
+        "concurrent",
+        # An Exception, unlike asyncio's.
+        Case("CancelledError", INTERRUPTED, LOCAL),
+        # A worker died, often out of memory, and the pool stays broken.
+        Case("BrokenProcessPool", INTERNAL, SATURATION),
+        Case("BrokenThreadPool InvalidStateError", INTERNAL),
+        generic=True,
+    ),
+    # On Python 3.10 these two had classes of their own.
+    *library("asyncio concurrent multiprocessing", Case("TimeoutError", TRANSIENT), generic=True),
+    *library("queue", Case("Full", TRANSIENT, SATURATION), Case("ShutDown", CONTROL), generic=True),
+    *library("_queue", Case("Empty", CONTROL), generic=True),
+    *library(
+        "subprocess",
+        Case("TimeoutExpired", TRANSIENT, AMBIGUOUS),
+        # EX_TEMPFAIL of sysexits.h.
+        Case("CalledProcessError", TRANSIENT, when=_EXIT.among(75)),
+        # Ctrl-C reaches the whole group.
+        Case("CalledProcessError", INTERRUPTED, LOCAL, when=_EXIT.among(-2, 130)),
+        Case("CalledProcessError", DOWNSTREAM),
+        generic=True,
+    ),
+)
+
+_SQLITE = library(
+    "sqlite3",
+    # BUSY, LOCKED, PROTOCOL, SCHEMA.
+    Case("OperationalError", TRANSIENT, CONTENTION, when=_sqlite(5, 6, 15, 17, texts=("is locked",))),
+    # INTERRUPT: we asked for it.
+    Case("OperationalError", INTERRUPTED, LOCAL, when=_sqlite(9, texts=()) | _INTERRUPTED_TEXT),
+    # IOERR, CORRUPT, FULL, NOTADB.
+    Case("OperationalError", DOWNSTREAM, when=_sqlite(10, 11, 13, 26, texts=("disk is full", "disk I/O"))),
+    # READONLY, CANTOPEN, AUTH.
+    Case("OperationalError", CONTRACT, CONFIG, when=_sqlite(8, 14, 23, texts=("readonly", "unable to open"))),
+    # Bad SQL and a missing table are OperationalErrors too.
+    Case("OperationalError ProgrammingError InterfaceError NotSupportedError", INTERNAL),
+    Case("IntegrityError", CONTRACT),
+    Case("DatabaseError Error", DOWNSTREAM),
+    Case("DataError", VALIDATION),
+    generic=True,
+)
+
+RULES = (*_BUILTINS, *_NETWORK, *_FORMATS, *_CONCURRENCY, *_SQLITE)
