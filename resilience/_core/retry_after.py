@@ -37,7 +37,7 @@ def parse_retry_after(value: object, *, now: float, date: object = None) -> floa
         date: the response's own Date header. A date is measured against it, so that a
             remote whose clock is wrong still gets the wait it meant.
     """
-    seconds = _as_seconds(value)
+    seconds = seconds_in(value)
     if seconds is not None:
         return seconds
     text = plain_text(value, LONGEST)
@@ -85,7 +85,7 @@ def look_up_wait(lookup: Lookup, now: float, on_junk: Callable[[], object] | Non
     for name in MILLISECONDS:
         value = lookup(name)
         if value is not None:
-            milliseconds = _as_seconds(value)
+            milliseconds = seconds_in(value)
             if milliseconds is not None:
                 return milliseconds / 1000
             _tell(on_junk)
@@ -114,7 +114,8 @@ def _tell(on_junk: Callable[[], object] | None) -> None:
         on_junk()
 
 
-def _as_seconds(value: object) -> float | None:
+def seconds_in(value: object) -> float | None:
+    """A number of seconds (>= 0), or its text in plain ASCII digits; None for anything else."""
     number = as_number(value)
     if number is not None:
         return number
@@ -167,6 +168,14 @@ def _moment(year: int, month: str, day: int, clock: str) -> float | None:
     if not (0 <= hour <= 23 and 0 <= minute <= 59 and 0 <= second <= 60):
         return None
     return float(_days_since_epoch(year, number, day) * 86_400 + hour * 3_600 + minute * 60 + second)
+
+
+def parse_clock(day: list[str], clock: str) -> float | None:
+    """Seconds since the epoch of year, month and day in digits and a clock; None if there is no such moment."""
+    if len(day) != 3:
+        return None
+    year, month, number = _number(day[0], 4), _number(day[1], 2), _number(day[2], 2)
+    return _moment(year, _MONTHS[month - 1], number, clock) if 1 <= month <= 12 else None
 
 
 def _days_in(month: int, year: int) -> int:

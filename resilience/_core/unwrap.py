@@ -16,6 +16,7 @@ from resilience._core.faults import Fault, of_group
 from resilience._core.headers import entry, lookup_in, lookups_of
 from resilience._core.profile import LINKS, believed_flags, is_bare
 from resilience._core.reading import ask, holds, is_exception, members_of, plain_text, read
+from resilience._core.reset import OVERLOADED, wait_until_reset
 from resilience._core.retry_after import parse_retry_after, retry_after_of
 from resilience._core.status import judged, read_status, read_wish
 from resilience._words import FaultFlag, FaultKind
@@ -169,7 +170,7 @@ class Walk:
         if meaning is None:
             return None
         kind, flags = meaning
-        wait = self._wait_by(rule, exc, headers) if kind in _EVIDENCE else None
+        wait = self._wait_by(rule, exc, status, headers) if kind in _EVIDENCE else None
         code = None if rule is None or rule.code is None else ask(rule.code, exc)
         return Fault(kind, flags, status, _short(code), wait, profile.name)
 
@@ -246,15 +247,25 @@ class Walk:
         status = read_status(exc) if loaded and (rule is None or rule.has_status) else None
         wait = None
         if kind in _EVIDENCE:
-            wait = self._wait_by(rule, exc, _lookups(exc, rule) if loaded else None)
+            wait = self._wait_by(rule, exc, status, _lookups(exc, rule) if loaded else None)
         return Fault(kind, flags, status, _short(code), wait, profile.name)
 
-    def _wait_by(self, rule: Rule | None, exc: BaseException, headers: list[Lookup] | None) -> float | None:
+    def _wait_by(
+        self, rule: Rule | None, exc: BaseException, status: int | None, headers: list[Lookup] | None
+    ) -> float | None:
         """The wait that was asked for: where the rule says it stands, else in the usual places (None: there are none)."""
         wait = None
         if rule is not None and rule.retry_after is not None:
             wait = parse_retry_after(ask(rule.retry_after, exc), now=self._now())
-        return self._wait_of(exc, headers) if wait is None and headers is not None else wait
+        if wait is not None or headers is None:
+            return wait
+        wait = self._wait_of(exc, headers)
+        if wait is None and status in OVERLOADED:
+            for lookup in headers:
+                wait = wait_until_reset(lookup, self._now())
+                if wait is not None:
+                    break
+        return wait
 
     def _unknown(self, exc: BaseException) -> Fault:
         profile = self._profile_of(type(exc))

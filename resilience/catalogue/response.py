@@ -7,6 +7,7 @@ import time
 from resilience._core.faults import Fault
 from resilience._core.headers import entry, lookup_in
 from resilience._core.reading import ask, name_of, read
+from resilience._core.reset import OVERLOADED, wait_until_reset
 from resilience._core.retry_after import look_up_wait
 from resilience._core.status import as_status, judged, read_wish
 
@@ -43,5 +44,8 @@ def _read(value: object) -> Fault | None:
     meaning = judged(status, read_wish([headers])) if status >= 400 else None
     if meaning is None:
         return None
-    wait = look_up_wait(headers, time.time(), None)
+    now = time.time()
+    wait = look_up_wait(headers, now, None)
+    if wait is None and status in OVERLOADED:
+        wait = wait_until_reset(headers, now)
     return Fault(*meaning, status=status, retry_after=wait, origin=".".join(name_of(type(value))))
