@@ -27,7 +27,7 @@ class Assembly:
         closure: what the straight path's source names.
         run: the plan as a function of the same kind (sync or async) as the protected one.
         filled_in: the parameter that `pass_as` names.
-        on_found: called with names for the closure, once a reference has found what it means.
+        on_found: called with names for the closure, once it is known what they mean.
 
     Raises:
         ConfigurationError: two policies of a kind, or one that this function can't carry.
@@ -50,6 +50,8 @@ class Assembly:
         self.closure = {} if self.shape is None else make_closure(parts, self._runner, is_async)
         if parts.pending:
             self.closure["slow"] = self.run
+        if self.closure and parts.retry is not None:
+            self.closure["fn"] = self._first_attempt
         self.filled_in = None if given.timeout is None else given.timeout.pass_as
         self.on_found: Callable[[dict[str, Any]], None] = _nobody_waits
         breaker, bulkhead = parts.breaker, parts.bulkhead
@@ -68,6 +70,14 @@ class Assembly:
         self._parts.find()
         self.on_found(shared_closure(self._parts, self._runner))
         return self._runner.run(*args, **kwargs)
+
+    def _first_attempt(self, /, *args: Any, **kwargs: Any) -> Any:
+        """In the function's place on the straight path, once: the retry looks at the arguments it will see."""
+        fn, retry = self._parts.site.fn, self._parts.retry
+        self.on_found({"fn": fn})
+        if retry is not None:
+            retry.look_at(args, kwargs)
+        return fn(*args, **kwargs)
 
 
 def _nobody_waits(closure: dict[str, Any]) -> None:

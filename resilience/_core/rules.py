@@ -66,6 +66,8 @@ class Classifier:
 
     Attributes:
         by_type: the faults of types that decide alone; read it, don't write it.
+        surroundings: what a walk needs besides the rules: the kind of what nobody knows, the
+            wall clock, whom to tell of junk.
         known: `by_type.get`: the fault of a type, or None if an instance must be looked
             at or none has been seen. It holds for an instance with an empty `__dict__`.
 
@@ -107,6 +109,7 @@ class Classifier:
             self._otherwise = otherwise or parent._otherwise
             self._levels = (self, *parent._levels)
             parent._adopt(self)
+        self.surroundings = (self._otherwise, self._wall, self._on_junk)
         self._rules: list[Rule] = []
         self._book = _NO_RULES
         self._loaded: dict[str, Book] = {}
@@ -145,7 +148,7 @@ class Classifier:
                 fault = self.by_type.get(kind)
                 if fault is not None:
                     return fault
-            return Walk(self._profile_of, self._otherwise, self._wall, self._on_junk, handled).classify(exc)
+            return Walk(self.profile_of, *self.surroundings, handled).classify(exc)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException:
@@ -249,7 +252,8 @@ class Classifier:
     def _version(self) -> int:
         return sum(len(level._rules) for level in self._levels)
 
-    def _profile_of(self, kind: type) -> Profile:
+    def profile_of(self, kind: type) -> Profile:
+        """What is known of a type; worked out once."""
         try:
             return self._profiles[kind]
         except Exception:  # not seen yet, or a class whose class can't hash it

@@ -127,6 +127,7 @@ class RetryLayers:
         self.needs_state = stop is not None or callable(wait)
         self._fixed = wait if isinstance(wait, float) and stop is None else None
         self._told_nested = False
+        self._looked = False
         self.rng: Callable[[], float] = _chance
 
     def layers(self) -> list[tuple[Layer, Callable[[Call, Inner], Any]]]:
@@ -135,8 +136,29 @@ class RetryLayers:
 
     async def around(self, call: Call, inner: Inner) -> Outcome:
         """Attempt, and attempt again while that makes sense."""
+        self.look_at(call.args, call.kwargs)
         began = self.now() if self.needs_state else 0.0
         return await self.go_on(call, await inner(call), inner, began)
+
+    def look_at(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """At the first call: tell of a client among its arguments that retries as well, or attempts multiply."""
+        if self._looked:
+            return
+        self._looked = True
+        # Only now: a call site asks once.
+        from resilience.catalogue.clients import retrying_client
+
+        found = retrying_client(args, kwargs)
+        if found is not None:
+            name, number, off = found
+            warn(
+                "%s: %s repeats a failed call by itself, up to %d times for each attempt of this retry: attempts "
+                "multiply; leave it to one of the two (%s switches off the client's)",
+                self._site.label,
+                name,
+                number,
+                off,
+            )
 
     def now(self) -> float:
         """Monotonic seconds on the clock of the moment."""

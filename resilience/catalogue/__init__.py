@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from resilience._core.faults import Fault
     from resilience._core.rules import Rule
+    from resilience.catalogue.explaining import Explanation
 
 __all__ = [
     "Classifier",
@@ -26,8 +27,10 @@ __all__ = [
     "classify_response",
     "count_everything",
     "default_classifier",
+    "explain",
     "ignored_retry_after",
     "kind_of",
+    "sdk_retries",
 ]
 
 # First segment of an exception's module (two for google and azure) -> module of this
@@ -63,7 +66,8 @@ HOMES: dict[str, str] = {
 _junk = itertools.count()
 
 
-def _rules_of(segment: str) -> Iterable[Rule]:
+def rules_of(segment: str) -> Iterable[Rule]:
+    """The catalogue's rules for one package, by the first segment of its modules; their module is loaded for it."""
     home = HOMES.get(segment)
     if home is None:
         return ()
@@ -79,7 +83,7 @@ def _wall() -> float:
     return time.time()
 
 
-_CATALOGUE = Classifier(load=_rules_of, wall=_wall, on_junk=_junk.__next__, name=f"{__name__}:_CATALOGUE")
+_CATALOGUE = Classifier(load=rules_of, wall=_wall, on_junk=_junk.__next__, name=f"{__name__}:_CATALOGUE")
 _DEFAULT = Classifier(parent=_CATALOGUE, name=f"{__name__}:_DEFAULT")
 Classifier.default = _DEFAULT
 
@@ -115,6 +119,23 @@ def classify(exc: BaseException, handled: BaseException | None = None) -> Fault:
     return _DEFAULT.classify(exc, handled)
 
 
+def explain(exc: BaseException, classifier: Classifier | None = None) -> Explanation:
+    """Return an exception's fault together with the rule or the evidence that decided, in words.
+
+    Args:
+        exc: the exception; it is only read.
+        classifier: whose rules are asked (default: the process's default classifier).
+
+    Example:
+        >>> from resilience.catalogue import explain
+        >>> explain(ConnectionRefusedError()).why
+        'the rule for builtins.ConnectionRefusedError'
+    """
+    from resilience.catalogue.explaining import explanation_of
+
+    return explanation_of(exc, classifier or _DEFAULT)
+
+
 def kind_of(exc: BaseException) -> FaultKind:
     """Return the kind of the fault behind an exception, by the default classifier.
 
@@ -124,6 +145,33 @@ def kind_of(exc: BaseException) -> FaultKind:
         'validation'
     """
     return _DEFAULT.classify(exc).kind
+
+
+def sdk_retries(client: object) -> int | None:
+    """Return how many times a client repeats a failed call by itself, at most.
+
+    It knows the clients of OpenAI, Anthropic, Groq and every other SDK made by Stainless,
+    of Cohere, Gemini and LiteLLM (Router), boto3 (clients and resources), Azure,
+    Elasticsearch, OpenSearch, Redis, Valkey and MongoDB, and httpx, requests and urllib3.
+    Nothing is called on the network, and it never raises.
+
+    Args:
+        client: the client, or one of its parts that a call goes through, such as
+            `client.chat.completions`, a boto3 table or a MongoDB collection.
+
+    Returns:
+        0 if it does not retry; `sys.maxsize` if it never stops; None if this is no client
+        that is known, or it does not tell.
+
+    Example:
+        >>> from resilience.catalogue import sdk_retries
+        >>> sdk_retries("no client") is None
+        True
+    """
+    # Only now: it is asked once per call site, if at all.
+    from resilience.catalogue.clients import retries_of
+
+    return retries_of(client)
 
 
 def ignored_retry_after() -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from resilience._core.headers import entry, lookups_of
-from resilience._core.reading import ask, plain_text, read
+from resilience._core.reading import ask, holds, plain_text, read
 from resilience._core.status import read_status
 
 if TYPE_CHECKING:
@@ -29,19 +29,21 @@ class Condition:
         fields: the facts it asks for.
     """
 
-    __slots__ = ("_holds", "fields", "text")
+    __slots__ = ("_test", "fields", "text")
 
-    def __init__(self, text: str, holds: Callable[[Any], object], fields: tuple[Field, ...] = ()) -> None:
+    def __init__(self, text: str, test: Callable[[Any], object], fields: tuple[Field, ...] = ()) -> None:
         self.text = text
         self.fields = fields
-        self._holds = holds
+        self._test = test
 
     def __call__(self, exc: Any) -> bool:
-        return bool(self._holds(exc))
+        return bool(self._test(exc))
 
     def __or__(self, other: Condition) -> Condition:
         return Condition(
-            f"{self.text} or {other.text}", lambda exc: self(exc) or other(exc), (*self.fields, *other.fields)
+            f"{self.text} or {other.text}",
+            lambda exc: holds(self, exc) or holds(other, exc),
+            (*self.fields, *other.fields),
         )
 
     def __and__(self, other: Condition) -> Condition:
@@ -56,6 +58,22 @@ class Condition:
         return f"<{self.text}>"
 
 
+class Told:
+    """A reader that can say where it looks, for a Retry-After kept in an odd place."""
+
+    __slots__ = ("_read", "text")
+
+    def __init__(self, text: str, read: Callable[[Any], object]) -> None:
+        self.text = text
+        self._read = read
+
+    def __call__(self, exc: Any) -> object:
+        return self._read(exc)
+
+    def __repr__(self) -> str:
+        return f"<{self.text}>"
+
+
 class Field:
     """One fact on an exception, and how it is read and written.
 
@@ -64,16 +82,24 @@ class Field:
         get: reads it; what it raises means that there is none.
         put: writes a value on a stand-in.
         number: whether it is a whole number rather than a word.
+        role: which of a user's answers belongs here: "status", "code" or "text".
     """
 
-    __slots__ = ("_get", "name", "number", "put")
+    __slots__ = ("_get", "name", "number", "put", "role")
 
     def __init__(
-        self, name: str, get: Callable[[Any], object], put: Callable[[Any, Any], object], *, number: bool = False
+        self,
+        name: str,
+        get: Callable[[Any], object],
+        put: Callable[[Any, Any], object],
+        *,
+        number: bool = False,
+        role: str = "code",
     ) -> None:
         self.name = name
         self.number = number
         self.put = put
+        self.role = role
         self._get = get
 
     def get(self, exc: object) -> str | int | None:
@@ -94,20 +120,20 @@ class Field:
     def within(self, low: int, high: int) -> Condition:
         """Whether the number lies in this range, both ends included."""
 
-        def holds(exc: object) -> bool:
+        def inside_it(exc: object) -> bool:
             value = self.get(exc)
             return isinstance(value, int) and low <= value <= high
 
-        return Condition(f"{self.name} is {low} to {high}", holds, (self,))
+        return Condition(f"{self.name} is {low} to {high}", inside_it, (self,))
 
     def starting(self, *prefixes: str) -> Condition:
         """Whether the word begins with one of these."""
 
-        def holds(exc: object) -> bool:
+        def begins(exc: object) -> bool:
             value = self.get(exc)
             return isinstance(value, str) and value.startswith(prefixes)
 
-        return Condition(f"{self.name} begins with {' or '.join(prefixes)}", holds, (self,))
+        return Condition(f"{self.name} begins with {' or '.join(prefixes)}", begins, (self,))
 
     @property
     def missing(self) -> Condition:
@@ -130,7 +156,7 @@ def attribute(name: str, *, number: bool = False, shown: str = "") -> Field:
     )
 
 
-STATUS = Field("status", read_status, _put_status, number=True)
+STATUS = Field("status", read_status, _put_status, number=True, role="status")
 
 FIRST_ARGUMENT = Field(
     "number",
@@ -162,20 +188,20 @@ def _put_message(exc: Any, value: str) -> None:
     exc.args = (*exc.args, value)
 
 
-MESSAGE = Field("text", text_of, _put_message)
+MESSAGE = Field("text", text_of, _put_message, role="text")
 
 
 def header(name: str, value: str) -> Condition:
     """Whether a response header has this value."""
 
-    def holds(exc: object) -> bool:
+    def has_it(exc: object) -> bool:
         for lookup in lookups_of(exc):
             found = plain_text(lookup(name), _LONGEST)
             if found is not None:
                 return found.strip().lower() == value
         return False
 
-    return Condition(f"header {name} is {value}", holds)
+    return Condition(f"header {name} is {value}", has_it)
 
 
 def flag(name: str, *, shown: str = "") -> Condition:

@@ -6,7 +6,7 @@ from typing import Any
 
 from resilience._core.headers import entry
 from resilience._core.reading import read
-from resilience.catalogue.conditions import STATUS, Condition, attribute, flag, inside
+from resilience.catalogue.conditions import STATUS, Condition, Told, attribute, flag, inside
 from resilience.catalogue.evidence import PERMANENT
 from resilience.catalogue.families import (
     AMBIGUOUS,
@@ -35,6 +35,7 @@ def _gemini_details(exc: Any) -> object:
     return entry(exc.details if inner is None else inner, "details")
 
 
+_GEMINI_WAIT = Told("retryDelay of the RetryInfo in details", lambda exc: retry_info_in(_gemini_details(exc)))
 # QuotaFailure.violations[].quotaId; a RetryInfo may name a short delay all the same.
 _DAILY = Condition("the quota that was hit is per day", lambda exc: "PerDay" in str(exc.details)[:_MOST_TEXT])
 
@@ -46,11 +47,11 @@ _GENAI = library(
         DOWNSTREAM,
         CLIENT_FAULT,
         by_status=True,
-        retry_after=lambda exc: retry_info_in(_gemini_details(exc)),
+        retry_after=_GEMINI_WAIT,
     ),
     Case("ServerError", TRANSIENT, by_status=True),
     # Both hierarchies have one of this name; the first loses its subclass by pickling.
-    Case("APIError", DOWNSTREAM, by_status=True, retry_after=lambda exc: retry_info_in(_gemini_details(exc))),
+    Case("APIError", DOWNSTREAM, by_status=True, retry_after=_GEMINI_WAIT),
     Case("UnknownApiResponseError UnknownFunctionCallArgumentError FunctionInvocationError", DOWNSTREAM),
     Case("UnsupportedFunctionError", VALIDATION),
     Case("ContinuationInterruptedError APITimeoutError", TRANSIENT, AMBIGUOUS),
@@ -66,8 +67,7 @@ _GENAI = library(
 _QUOTA_SPENT = attribute("reason").among("QUOTA_EXCEEDED") | _DAILY
 
 
-def _retry_info(exc: Any) -> float | None:
-    return retry_info_in(exc.details)
+_WAIT = Told("RetryInfo in details", lambda exc: retry_info_in(exc.details))
 
 
 _CLIENT_FAULTS = (
@@ -79,7 +79,7 @@ _CLIENT_FAULTS = (
 _API_CORE = library(
     "google.api_core",
     Case("ResourceExhausted TooManyRequests", DOWNSTREAM, QUOTA, when=_QUOTA_SPENT),
-    Case("ResourceExhausted TooManyRequests ServiceUnavailable", TRANSIENT, retry_after=_retry_info),
+    Case("ResourceExhausted TooManyRequests ServiceUnavailable", TRANSIENT, retry_after=_WAIT),
     Case("DeadlineExceeded GatewayTimeout TransferStalledError", TRANSIENT, AMBIGUOUS),
     Case("BadGateway InternalServerError", TRANSIENT),
     # A conflict by its base class, yet the remote is well: read, modify and write once more.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from resilience._core.reading import ask
-from resilience.catalogue.conditions import Condition, Field
+from resilience.catalogue.conditions import Condition, Field, Told
 from resilience.catalogue.families import (
     AMBIGUOUS,
     CLIENT_FAULT,
@@ -45,7 +45,7 @@ def _put_details(exc: Any, value: str) -> None:
 
 
 _STATUS = Field("gRPC status", _status_of, _put_status)
-_DETAILS = Field("details", _details_of, _put_details)
+_DETAILS = Field("details", _details_of, _put_details, role="text")
 
 
 def _says(*phrases: str) -> Condition:
@@ -63,6 +63,7 @@ def _refused(exc: Any) -> bool:
     return pushback is not None and pushback < 0
 
 
+_WAIT = Told("grpc-retry-pushback-ms or RetryInfo in the trailing metadata", grpc_wait)
 _NOT_AGAIN = Condition("the server forbids another try (grpc-retry-pushback-ms is negative)", _refused)
 # All kinds of call; each is an exception of its own class.
 _ERRORS = "_InactiveRpcError _MultiThreadedRendezvous _SingleThreadedRendezvous _Rendezvous AioRpcError RpcError"
@@ -83,10 +84,10 @@ RULES = library(
         UNSENT,
         when=_STATUS.among("UNAVAILABLE") & _says("failed to connect to all addresses", "DNS resolution failed"),
     ),
-    Case(_ERRORS, TRANSIENT, AMBIGUOUS, when=_STATUS.among("UNAVAILABLE"), retry_after=grpc_wait),
+    Case(_ERRORS, TRANSIENT, AMBIGUOUS, when=_STATUS.among("UNAVAILABLE"), retry_after=_WAIT),
     # The same code tells of a message that is larger than a limit of ours.
     Case(_ERRORS, VALIDATION, when=_STATUS.among("RESOURCE_EXHAUSTED") & _says("message larger than max")),
-    Case(_ERRORS, TRANSIENT, when=_STATUS.among("RESOURCE_EXHAUSTED"), retry_after=grpc_wait),
+    Case(_ERRORS, TRANSIENT, when=_STATUS.among("RESOURCE_EXHAUSTED"), retry_after=_WAIT),
     # HTTP/2 resets surface as INTERNAL.
     Case(_ERRORS, TRANSIENT, AMBIGUOUS, when=_STATUS.among("DEADLINE_EXCEEDED", "INTERNAL")),
     Case(_ERRORS, TRANSIENT, CONTENTION, when=_STATUS.among("ABORTED")),

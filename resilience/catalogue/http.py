@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from resilience._core.reading import read
-from resilience.catalogue.conditions import STATUS, Condition, Field, says
+from resilience.catalogue.conditions import STATUS, Condition, Field, Told, says
 from resilience.catalogue.evidence import DNS_PERMANENT, PERMANENT, TLS_CUT, TLS_PERMANENT, caused_by
 from resilience.catalogue.families import (
     AMBIGUOUS,
@@ -196,7 +196,11 @@ _FRAMEWORKS = (
         "werkzeug",
         Case("ClientDisconnected", INTERRUPTED, LOCAL),
         Case("RequestRedirect", CONTROL),
-        Case("HTTPException", by_status=True, retry_after=lambda exc: until(read(exc, "retry_after"))),
+        Case(
+            "HTTPException",
+            by_status=True,
+            retry_after=Told("retry_after", lambda exc: until(read(exc, "retry_after"))),
+        ),
     ),
 )
 

@@ -14,6 +14,7 @@ from resilience.catalogue.conditions import (
     STATUS,
     Condition,
     Field,
+    Told,
     attribute,
     body_of,
     flag,
@@ -271,9 +272,8 @@ _INSUFFICIENT = Condition(
 )
 
 
-def _litellm_headers(exc: Any) -> object:
-    # `response` is often made up, without headers.
-    return exc.litellm_response_headers
+# `response` is often made up, without headers.
+_LITELLM_HEADERS = Told("litellm_response_headers", lambda exc: exc.litellm_response_headers)
 
 
 _LITELLM = library(
@@ -298,7 +298,7 @@ _LITELLM = library(
         "RouterRateLimitError RouterRateLimitErrorBasic",
         TRANSIENT,
         SATURATION,
-        retry_after=lambda exc: exc.cooldown_time,
+        retry_after=Told("cooldown_time", lambda exc: exc.cooldown_time),
     ),
     Case("Timeout", TRANSIENT, AMBIGUOUS),
     # Every exception that LiteLLM does not expect becomes this one, also those of its own bugs; the 500 is made up.
@@ -323,7 +323,7 @@ _LITELLM = library(
     ),
     # Also stands for other statuses.
     Case("BadRequestError", DOWNSTREAM, CLIENT_FAULT, by_status=True),
-    headers=_litellm_headers,
+    headers=_LITELLM_HEADERS,
 )
 
 RULES = (*_OPENAI, *_GROQ, *_ANTHROPIC, *_MISTRAL, *_COHERE, *_OLLAMA, *_HUGGINGFACE, *_LITELLM)

@@ -6,7 +6,7 @@ from typing import Any
 
 from resilience._core.headers import entry
 from resilience._core.reading import members_of
-from resilience.catalogue.conditions import Condition, attribute, inside, opens_with, says
+from resilience.catalogue.conditions import Condition, Told, attribute, inside, opens_with, says
 from resilience.catalogue.evidence import PERMANENT, TLS_PERMANENT, caused_by
 from resilience.catalogue.families import (
     AMBIGUOUS,
@@ -119,7 +119,12 @@ _MONGO = (
         ),
         Case("OperationFailure", TRANSIENT, AMBIGUOUS, when=_CODE.among(50)),
         Case("OperationFailure", CONTRACT, when=_CODE.among(11000)),
-        Case("OperationFailure", TRANSIENT, when=_CODE.among(16500), retry_after=_cosmos_wait),
+        Case(
+            "OperationFailure",
+            TRANSIENT,
+            when=_CODE.among(16500),
+            retry_after=Told("RetryAfterMs in the text of details", _cosmos_wait),
+        ),
         Case("OperationFailure", DOWNSTREAM, CLIENT_FAULT, when=_CODE.among(13, 18, 391, 8000)),
         Case("OperationFailure", DOWNSTREAM, CLIENT_FAULT, when=_CODE.among(2, 9, 14, 20, 26, 40, 59, 66, 72)),
         Case("WriteError OperationFailure ProtocolError", DOWNSTREAM),
@@ -181,7 +186,7 @@ _SEARCH = (
     *library(
         "qdrant_client",
         Case("UnexpectedResponse", DOWNSTREAM, by_status=True),
-        Case("ResourceExhaustedResponse", TRANSIENT, retry_after=lambda exc: exc.retry_after_s),
+        Case("ResourceExhaustedResponse", TRANSIENT, retry_after=Told("retry_after_s", lambda exc: exc.retry_after_s)),
         Case("ResponseHandlingException", DOWNSTREAM, CONFIG, below=PERMANENT),
         Case("ResponseHandlingException", TRANSIENT, unwrap="source"),
         Case("ApiException QdrantException", DOWNSTREAM),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from resilience.catalogue.conditions import Condition
+from resilience.catalogue.conditions import Condition, Told
 from resilience.catalogue.families import (
     AMBIGUOUS,
     CLIENT_FAULT,
@@ -90,12 +90,19 @@ _BREAKERS = (
     *library("pybreaker", Case("CircuitBreakerError", TRANSIENT, LOCAL)),
     *library(
         "circuitbreaker",
-        Case("CircuitBreakerError", TRANSIENT, LOCAL, retry_after=lambda exc: exc._circuit_breaker.open_remaining),
+        Case(
+            "CircuitBreakerError",
+            TRANSIENT,
+            LOCAL,
+            retry_after=Told("open_remaining of its breaker", lambda exc: exc._circuit_breaker.open_remaining),
+        ),
     ),
     *library(
         "aiobreaker",
         # `reopen_time` is naive UTC, from which its own `time_remaining` subtracts local time.
-        Case("CircuitBreakerError", TRANSIENT, LOCAL, retry_after=lambda exc: until(exc.reopen_time)),
+        Case(
+            "CircuitBreakerError", TRANSIENT, LOCAL, retry_after=Told("reopen_time", lambda exc: until(exc.reopen_time))
+        ),
     ),
 )
 

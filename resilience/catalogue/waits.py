@@ -16,7 +16,7 @@ from resilience._core.retry_after import as_number
 from resilience.catalogue.conditions import inside
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
 _MOST = 64
 _MOST_BYTES = 16_384
@@ -90,10 +90,10 @@ def grpc_wait(exc: Any) -> float | None:
     return None
 
 
-def _metadata(exc: Any) -> Iterator[tuple[object, object]]:
+def _metadata(exc: Any) -> Iterable[tuple[object, object]]:
     """The trailing metadata, as far as anybody needs to look."""
-    for key, value in islice(exc.trailing_metadata() or (), _MOST):
-        yield key, value
+    found: Iterable[tuple[object, object]] = exc.trailing_metadata() or ()
+    return islice(found, _MOST)
 
 
 # ------------------------------------------------------------------------------------------------ protobuf
@@ -135,6 +135,8 @@ def _fields(message: bytes) -> dict[int, list[int | bytes]]:
                 value, place = message[place : place + 4], place + 4
             case _:
                 raise ValueError("no protobuf")
+        if place > len(message):
+            raise ValueError("cut short")
         found.setdefault(key >> 3, []).append(value)
     return found
 
@@ -153,7 +155,8 @@ def _varint(message: bytes, place: int) -> tuple[int, int]:
 def _together(seconds: object, nanos: object) -> float | None:
     if type(seconds) is not int or type(nanos) is not int:
         return None
-    return as_number(seconds + nanos / 1e9)
+    # The range of google.protobuf.Duration.
+    return seconds + nanos / 1e9 if 0 <= seconds <= 315_576_000_000 and 0 <= nanos < 1e9 else None
 
 
 def _digits(text: str) -> bool:

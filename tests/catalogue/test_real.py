@@ -18,7 +18,7 @@ from specimen import StandIns
 
 from resilience import classify
 from resilience._core.reading import segment_of
-from resilience.catalogue import HOMES, _rules_of
+from resilience.catalogue import HOMES, rules_of
 
 pytestmark = [pytest.mark.catalogue, pytest.mark.filterwarnings("ignore")]
 
@@ -88,7 +88,7 @@ def test_every_class_that_a_rule_names_exists():
             known.add(kind)
             waiting += type.__subclasses__(kind)
     names = {f"{segment_of(kind.__module__)}:{kind.__qualname__}" for kind in known}
-    named = {rule.match for segment in HOMES if segment not in ELSEWHERE for rule in _rules_of(segment)}
+    named = {rule.match for segment in HOMES if segment not in ELSEWHERE for rule in rules_of(segment)}
 
     assert set() == named - names - ODD_ONES
 

@@ -10,7 +10,7 @@ import rows
 from specimen import StandIns
 
 from resilience import FaultFlag, classify
-from resilience.catalogue import HOMES, _rules_of
+from resilience.catalogue import HOMES, rules_of
 
 RECORDED = rows.specimens()
 STAND_INS = StandIns(RECORDED["classes"])
@@ -65,8 +65,8 @@ def test_every_rule_has_a_home():
         rules = importlib.import_module(f"resilience.catalogue.{family}").RULES
         segments = [segment for segment, home in HOMES.items() if home == family]
 
-        assert set(rules) == {rule for segment in segments for rule in _rules_of(segment)}
-        assert all(_rules_of(segment) for segment in segments)
+        assert set(rules) == {rule for segment in segments for rule in rules_of(segment)}
+        assert all(rules_of(segment) for segment in segments)
 
 
 def test_nothing_is_left_out():
