@@ -219,3 +219,22 @@ def of_group(leaves: list[Fault], *, complete: bool) -> Fault:
         origin=decided.origin,
         leaves=kept,
     )
+
+
+def not_surely_unsent(fault: Fault) -> Fault:
+    """Without the promise that nothing was sent: what failed before says nothing about the call after it."""
+    leaves = tuple(not_surely_unsent(leaf) for leaf in fault.leaves)
+    return Fault(
+        fault.kind,
+        fault.flags - {_UNSENT},
+        fault.status,
+        fault.code,
+        fault.retry_after,
+        fault.origin,
+        leaves,
+    )
+
+
+def with_wait(fault: Fault, wait: float) -> Fault:
+    """The same, with this wait."""
+    return Fault(fault.kind, fault.flags, fault.status, fault.code, wait, fault.origin, fault.leaves)

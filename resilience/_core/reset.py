@@ -111,7 +111,10 @@ def _structured(text: str) -> list[float]:
     """The waits of the items of a RateLimit header of which nothing remains."""
     found = []
     for item in text.split(","):
-        parameters = dict(part.strip().partition("=")[::2] for part in item.split(";")[1:])
+        parameters: dict[str, str] = {}
+        for part in item.split(";")[1:]:
+            name, _, value = part.partition("=")
+            parameters[name.strip()] = value
         wait = seconds_in(parameters.get("t"))
         if seconds_in(parameters.get("r")) == 0.0 and wait is not None:
             found.append(wait)

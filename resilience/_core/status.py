@@ -90,6 +90,7 @@ def _places(thing: object) -> Iterator[object]:
     yield read(thing, "code")
     if response is not None:
         yield entry(entry(response, "ResponseMetadata"), "HTTPStatusCode")
+    yield read(thing, "http_status")
 
 
 def read_wish(headers: list[Lookup]) -> bool | None:

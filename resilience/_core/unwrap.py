@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from resilience._core.faults import Fault, of_group
-from resilience._core.headers import entry, lookup_in, lookups_of
-from resilience._core.profile import LINKS, believed_flags, is_bare
+from resilience._core.faults import Fault, not_surely_unsent, of_group, with_wait
+from resilience._core.headers import lookup_in, lookups_of
+from resilience._core.links import links_of
+from resilience._core.profile import believed_flags, is_bare
 from resilience._core.reading import ask, holds, is_exception, members_of, plain_text, read
 from resilience._core.reset import OVERLOADED, wait_until_reset
 from resilience._core.retry_after import parse_retry_after, retry_after_of
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 MAX_NODES = 256
 MAX_DEPTH = 16
 MAX_LINKS = 8
-_MAX_ARGS = 16
 _LONGEST_CODE = 64
 
 _PENDING = Fault(FaultKind.INTERNAL)
@@ -124,7 +124,7 @@ class Walk:
         evidence, reason = (None, None) if profile.is_timeout else self._inside(exc, loaded, depth, links)
         if evidence is not None:
             wait = self._wait_of(exc, lookups_of(exc)) if loaded else None
-            return evidence if wait is None else _with_wait(evidence, wait)
+            return evidence if wait is None else with_wait(evidence, wait)
         for rule in profile.bases:
             fault = self._by_rule(rule, exc, profile, loaded, depth, links)
             if fault is None:
@@ -187,7 +187,7 @@ class Walk:
             if fault is None:
                 continue
             if fault.kind in _EVIDENCE:
-                return (fault if named else _not_surely_unsent(fault)), None
+                return (fault if named else not_surely_unsent(fault)), None
             if named and reason is None and fault.kind in _NAMED_REASON:
                 reason = fault
         if loaded:
@@ -281,24 +281,6 @@ class Walk:
         return 0.0 if self._wall is None else self._wall()
 
 
-def links_of(exc: BaseException, loaded: bool) -> list[tuple[BaseException, bool]]:
-    """The exceptions directly inside, each with whether it was named as the reason.
-
-    The context comes last and even when suppressed: botocore, redis and pymysql keep
-    the real cause only there.
-    """
-    candidates: list[object] = [read(exc, "__cause__")]
-    if loaded:
-        candidates += [read(exc, name) for name in LINKS]
-        candidates.append(entry(read(exc, "kwargs"), "error"))
-    candidates += members_of(read(exc, "args"), _MAX_ARGS)
-    found = [(candidate, True) for candidate in candidates if is_exception(candidate)]
-    context = read(exc, "__context__")
-    if is_exception(context):
-        found.append((context, False))
-    return found
-
-
 def _lookups(exc: BaseException, rule: Rule | None) -> list[Lookup]:
     """The exception's headers, those first that only its rule can find."""
     found = lookups_of(exc)
@@ -307,24 +289,6 @@ def _lookups(exc: BaseException, rule: Rule | None) -> list[Lookup]:
         if odd is not None:
             found.insert(0, lookup_in(odd))
     return found
-
-
-def _not_surely_unsent(fault: Fault) -> Fault:
-    """Without the promise that nothing was sent: what failed before says nothing about the call after it."""
-    leaves = tuple(_not_surely_unsent(leaf) for leaf in fault.leaves)
-    return Fault(
-        fault.kind,
-        fault.flags - {FaultFlag.UNSENT},
-        fault.status,
-        fault.code,
-        fault.retry_after,
-        fault.origin,
-        leaves,
-    )
-
-
-def _with_wait(fault: Fault, wait: float) -> Fault:
-    return Fault(fault.kind, fault.flags, fault.status, fault.code, wait, fault.origin, fault.leaves)
 
 
 def _short(code: object) -> str | None:

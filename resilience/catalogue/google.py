@@ -21,6 +21,7 @@ from resilience.catalogue.families import (
     LOCAL,
     QUOTA,
     TRANSIENT,
+    UNSENT,
     VALIDATION,
     Case,
     library,
@@ -115,4 +116,21 @@ _AUTH = library(
     Case("ResponseError GoogleAuthError", DOWNSTREAM),
 )
 
-RULES = (*_GENAI, *_API_CORE, *_AUTH)
+# The discovery-based client, and the HTTP library below it.
+_DISCOVERY = (
+    *library(
+        "googleapiclient",
+        Case("HttpError", DOWNSTREAM, by_status=True, headers=Told("resp", lambda exc: exc.resp)),
+        Case("InvalidJsonError", DOWNSTREAM),
+        Case("Error", INTERNAL),
+    ),
+    *library(
+        "httplib2",
+        Case("ServerNotFoundError", DOWNSTREAM, CONFIG),
+        Case("RelativeURIError", VALIDATION),
+        Case("ProxiesUnavailableError", TRANSIENT, UNSENT),
+        Case("HttpLib2Error", DOWNSTREAM),
+    ),
+)
+
+RULES = (*_GENAI, *_API_CORE, *_AUTH, *_DISCOVERY)

@@ -204,4 +204,12 @@ _FRAMEWORKS = (
     ),
 )
 
-RULES = (*_HTTPX, *_HTTPCORE, *_REQUESTS, *_URLLIB3, *_AIOHTTP, *_WEBSOCKETS, *_H11, *_FRAMEWORKS)
+_STRIPE = library(
+    "stripe",
+    Case("APIConnectionError", DOWNSTREAM, CONFIG, below=PERMANENT),
+    Case("APIConnectionError", TRANSIENT, chain=True),
+    Case("SignatureVerificationError", VALIDATION),
+    Case("StripeError", DOWNSTREAM, by_status=True),
+)
+
+RULES = (*_HTTPX, *_HTTPCORE, *_REQUESTS, *_URLLIB3, *_AIOHTTP, *_WEBSOCKETS, *_H11, *_FRAMEWORKS, *_STRIPE)

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 from resilience._words import FaultFlag, FaultKind
+from resilience.catalogue.homes import HOMES
 
 if TYPE_CHECKING:
     from resilience._core.rule import Rule
@@ -46,8 +47,6 @@ class Library(NamedTuple):
 
 def listing() -> list[Library]:
     """The whole catalogue, by family and library."""
-    from resilience.catalogue import HOMES
-
     found: list[Library] = []
     for family in sorted(set(HOMES.values())):
         by_package: dict[str, list[Rule]] = {}

@@ -193,4 +193,21 @@ _SEARCH = (
     ),
 )
 
-RULES = (*_REDIS, *_MONGO, *_SEARCH)
+_NEO4J = library(
+    "neo4j",
+    Case("ConnectionAcquisitionTimeoutError ConnectionPoolError", TRANSIENT, SATURATION, UNSENT),
+    Case("IncompleteCommit", TRANSIENT, AMBIGUOUS),
+    Case("ServiceUnavailable SessionExpired", DOWNSTREAM, CONFIG, below=PERMANENT),
+    # TransientError also tells of deadlocks: the whole transaction is repeated.
+    Case("TransientError ServiceUnavailable SessionExpired TokenExpired", TRANSIENT),
+    Case("ConstraintError", CONTRACT),
+    Case("CypherSyntaxError CypherTypeError", INTERNAL),
+    Case("AuthError", DOWNSTREAM, CLIENT_FAULT, CONFIG),
+    Case("ClientError", DOWNSTREAM, CLIENT_FAULT),
+    Case("ConfigurationError", CONTRACT, CONFIG),
+    Case("DatabaseError Neo4jError", DOWNSTREAM),
+    Case("DriverError", INTERNAL),
+    has_status=False,
+)
+
+RULES = (*_REDIS, *_MONGO, *_SEARCH, *_NEO4J)

@@ -7,8 +7,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from resilience.catalogue import explain
-from resilience.catalogue.explaining import is_named, stand_in
 from resilience.catalogue.listing import listing
+from resilience.catalogue.stand_ins import is_named, stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -20,10 +20,10 @@ from typing import Any
 # What somebody could read from an exception, a response or an error object on it.
 _FACTS = (
     *("_circuit_breaker", "body", "category", "cause", "code", "connection_invalidated", "cooldown_time", "details"),
-    *("errno", "error", "error_code", "exceptions", "failed", "frame", "full_code", "grpc_status_code", "headers"),
+    *("errno", "error", "error_code", "exceptions", "failed", "frame", "full_code", "grpc_status_code", "headers", "http_status"),
     *("inner_exception", "is_pre_first_chunk", "isrecoverable", "kwargs", "last_attempt", "last_exception"),
     *("litellm_response_headers", "message", "meta", "nanos", "open_remaining", "orig", "original_exception"),
-    *("os_error", "pgcode", "rate_limit_type", "rcvd", "reason", "reopen_time", "reply_code", "response", "retriable"),
+    *("os_error", "pgcode", "rate_limit_type", "rcvd", "reason", "reopen_time", "reply_code", "resp", "response", "retriable"),
     *("retry_after", "retry_after_s", "retry_delay", "retryable", "returncode", "seconds", "smtp_code", "source"),
     *("sqlite_errorcode", "sqlstate", "status", "status_code", "trailing_metadata", "type"),
 )

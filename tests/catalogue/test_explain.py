@@ -11,8 +11,8 @@ from resilience import Classifier, ConfigurationError, Fault, FaultFlag, FaultKi
 from resilience._core.rule import spellings
 from resilience._words import Verdict
 from resilience.catalogue import explain
-from resilience.catalogue.explaining import is_named, stand_in
 from resilience.catalogue.listing import listing
+from resilience.catalogue.stand_ins import is_named, stand_in
 
 
 class Odd(Exception):

@@ -13,7 +13,7 @@ import rows
 from specimen import StandIns
 
 from resilience import classify
-from resilience.catalogue import HOMES
+from resilience.catalogue.homes import HOMES
 
 recorded = rows.specimens()
 stand_ins = StandIns(recorded["classes"])

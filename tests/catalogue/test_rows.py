@@ -10,7 +10,7 @@ import rows
 from specimen import StandIns
 
 from resilience import FaultFlag, classify
-from resilience.catalogue import HOMES, rules_of
+from resilience.catalogue.homes import HOMES, rules_of
 
 RECORDED = rows.specimens()
 STAND_INS = StandIns(RECORDED["classes"])

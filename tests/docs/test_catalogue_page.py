@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from resilience.catalogue import HOMES
 from resilience.catalogue.clients import SDKS
+from resilience.catalogue.homes import HOMES
 from resilience.catalogue.listing import listing
 
 ROOT = Path(__file__).resolve().parents[2]
