@@ -54,6 +54,7 @@ def test_the_recording_is_what_the_libraries_are_now():
 
 # Named for releases, platforms or packages that are not in this environment.
 ELSEWHERE = {
+    "cerebras": "the classes of together",
     "niquests": "installs another urllib3 over the real one",
     "urllib3_future": "comes with niquests",
     "MySQLdb": "needs the headers of MySQL",
