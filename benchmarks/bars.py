@@ -204,6 +204,7 @@ BARS = (
     Bar("is_open(), closed", "empty method call", ours_per("is_open/closed", EMPTY_METHOD), 1.8),
     Bar("is_open(), open", "time.monotonic()", ours_per("is_open/open", MONOTONIC), 3),
     Bar("is_open(), closed, a million calls", "", figure_named("is_open_million_ms"), 100, unit="ms"),
+    Bar("fault of an exception type seen before", "", figure_named("known_fault_ns"), 30, unit="ns"),
     Bar("sync rolling window adds", "time.monotonic()", added("sync/window/added"), 2),
     Bar("async rolling window adds", "time.monotonic()", added("async/window/added"), 2),
     Bar("8 threads, one 10 ms call each", "one call", figure_named("eight_threads"), 1.5),

@@ -12,6 +12,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from resilience import BreakerConfig, CircuitOpenError, Consecutive, Registry, breaker, bulkhead, compose
+from resilience.catalogue import default_classifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -189,6 +190,29 @@ def million_is_open(repeats: int) -> float:
     return min(once() for _ in range(repeats)) / 1e6
 
 
+def known_fault(repeats: int) -> float:
+    """Nanoseconds to look up the fault of an exception type that has been seen and decides alone, at best."""
+    classifier = default_classifier()
+    kind = ConnectionRefusedError
+    classifier.classify(kind())
+    known = classifier.known
+    assert known(kind) is not None, "the type decides alone"
+
+    def once(look_up: Callable[[type], object]) -> int:
+        began = time.thread_time_ns()
+        for _ in repeat(None, 1_000_000):
+            look_up(kind)
+        return time.thread_time_ns() - began
+
+    def nothing() -> int:
+        began = time.thread_time_ns()
+        for _ in repeat(None, 1_000_000):
+            pass
+        return time.thread_time_ns() - began
+
+    return (min(once(known) for _ in range(repeats)) - min(nothing() for _ in range(repeats))) / 1e6
+
+
 def bytes_per_breaker() -> float:
     """Memory of one breaker among 10,000 in a registry, without its name and its configuration."""
     names = [f"bench:{number}" for number in range(BREAKERS)]
@@ -210,6 +234,7 @@ def run(repeats: int) -> dict[str, Any]:
     """Measure everything here and print it."""
     found: dict[str, Any] = {
         "is_open_million_ms": million_is_open(min(repeats, 5)),
+        "known_fault_ns": known_fault(min(repeats, 5)),
         "eight_threads": eight_threads(repeats),
         "ten_threads": ten_threads(min(repeats, 5)),
         "single_calls_ns": single_calls(200 * repeats),
@@ -224,6 +249,7 @@ def show(found: dict[str, Any]) -> None:
     """Print the figures."""
     print("\n### figures")
     print(f"  a million is_open() of a closed breaker           {found['is_open_million_ms']:8.1f} ms")
+    print(f"  the fault of a known exception type               {found['known_fault_ns']:8.1f} ns")
     print(f"  8 threads, one 10 ms call each / one call         {found['eight_threads']:8.2f}")
     ten = found["ten_threads"]
     print(f"  10 threads on an empty function / one thread      {ten['ratio']:8.2f}   ({ten['ten_ns']:.0f} ns a call)")
