@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from resilience._core.headers import entry
-from resilience._core.reading import read
+from resilience._core.reading import ask, read
 from resilience.catalogue.conditions import STATUS, Condition, Told, attribute, flag, inside
 from resilience.catalogue.evidence import PERMANENT
 from resilience.catalogue.families import (
@@ -26,7 +26,7 @@ from resilience.catalogue.families import (
     Case,
     library,
 )
-from resilience.catalogue.waits import retry_info_in
+from resilience.catalogue.waits import grpc_wait, pushback_of, retry_info_in
 
 _MOST_TEXT = 65_536
 
@@ -68,7 +68,20 @@ _GENAI = library(
 _QUOTA_SPENT = attribute("reason").among("QUOTA_EXCEEDED") | _DAILY
 
 
-_WAIT = Told("RetryInfo in details", lambda exc: retry_info_in(exc.details))
+def _wait_of(exc: Any) -> float | None:
+    wait = retry_info_in(exc.details)
+    # Over gRPC the call is the response.
+    return ask(grpc_wait, exc.response) if wait is None else wait
+
+
+_WAIT = Told("RetryInfo in details, or the metadata of the gRPC call", _wait_of)
+_NOT_AGAIN = Condition(
+    "the server forbids another try (grpc-retry-pushback-ms is negative)",
+    lambda exc: (pushback_of(exc.response) or 0.0) < 0,
+)
+_TOO_LARGE = Condition(
+    "the message is larger than a limit of ours", lambda exc: "message larger than max" in exc.message
+)
 
 
 _CLIENT_FAULTS = (
@@ -79,7 +92,9 @@ _CLIENT_FAULTS = (
 
 _API_CORE = library(
     "google.api_core",
+    Case("ResourceExhausted", VALIDATION, when=_TOO_LARGE),
     Case("ResourceExhausted TooManyRequests", DOWNSTREAM, QUOTA, when=_QUOTA_SPENT),
+    Case("ResourceExhausted ServiceUnavailable", DOWNSTREAM, when=_NOT_AGAIN),
     Case("ResourceExhausted TooManyRequests ServiceUnavailable", TRANSIENT, retry_after=_WAIT),
     Case("DeadlineExceeded GatewayTimeout TransferStalledError", TRANSIENT, AMBIGUOUS),
     Case("BadGateway InternalServerError", TRANSIENT),

@@ -76,7 +76,8 @@ RULES = library(
         _ERRORS,
         DOWNSTREAM,
         CONFIG,
-        when=_STATUS.among("UNAVAILABLE") & _says("CERTIFICATE_VERIFY_FAILED", "Domain name not found"),
+        when=_STATUS.among("UNAVAILABLE")
+        & _says("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER", "Domain name not found"),
     ),
     Case(
         _ERRORS,

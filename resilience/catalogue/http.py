@@ -59,7 +59,8 @@ _HTTPX = library(
     Case("UnsupportedProtocol InvalidURL", VALIDATION),
     Case("DecodingError TooManyRedirects SSEError", DOWNSTREAM),
     Case("TransportError", TRANSIENT),
-    Case("HTTPStatusError", by_status=True),
+    # A redirect that was not followed is raised too.
+    Case("HTTPStatusError", DOWNSTREAM, by_status=True),
     Case("RequestError HTTPError", TRANSIENT),
     Case("CookieConflict StreamConsumed ResponseNotRead RequestNotRead StreamClosed StreamError", INTERNAL),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from resilience._core.headers import entry
 from resilience._core.reading import read
 from resilience.catalogue.conditions import (
     STATUS,
@@ -34,6 +35,7 @@ from resilience.catalogue.families import (
 )
 from resilience.catalogue.stainless import RETRY_ASKED_FOR, STATUSES, TRANSPORT
 
+_MOST_TEXT = 65_536
 _CODE, _TYPE = attribute("code"), attribute("type")
 _NETWORK_DOWN = caused_by("httpx2:TransportError", "httpx:TransportError", "requests:RequestException")
 
@@ -78,19 +80,41 @@ _OPENAI = library(
 
 
 # ------------------------------------------------------------------------------------------------ Groq
-def _daily(exc: Any) -> bool:
-    body = exc.body
-    message = inside(body, "error", "message")
-    return "per day" in str(body if message is None else message)
+def _groq_error(exc: Any) -> object:
+    # The whole document for a status, the inner object in a stream.
+    inner = entry(exc.body, "error")
+    return exc.body if inner is None else inner
+
+
+def _groq_word(exc: Any) -> object:
+    error = _groq_error(exc)
+    return entry(error, "code") or entry(error, "type")
+
+
+def _put_groq_word(exc: Any, value: str) -> None:
+    exc.body = {"error": {"type": value}}
+
+
+_GROQ_WORD = Field("error code or type", _groq_word, _put_groq_word)
+_PER_DAY = Condition(
+    "the limit that was hit is per day",
+    lambda exc: "per day" in str(entry(_groq_error(exc), "message") or exc.body)[:_MOST_TEXT],
+)
 
 
 _GROQ = library(
     "groq",
-    Case("RateLimitError", DOWNSTREAM, QUOTA, when=Condition("the limit that was hit is per day", _daily)),
+    Case("RateLimitError", DOWNSTREAM, QUOTA, when=_PER_DAY),
     *TRANSPORT,
     *STATUSES,
+    Case(
+        "APIError",
+        TRANSIENT,
+        when=_GROQ_WORD.among("server_error", "internal_server_error", "service_unavailable", "rate_limit_exceeded"),
+    ),
     Case("APIError", DOWNSTREAM),
     Case("GroqError", CONTRACT, CONFIG),
+    code=_groq_word,
 )
 
 _TOGETHER = library("together cerebras", *TRANSPORT, *STATUSES, Case("APIError", DOWNSTREAM))
@@ -190,7 +214,11 @@ _MISTRAL = library(
 
 _COHERE = library(
     "cohere",
-    Case("InternalServerError ServiceUnavailableError GatewayTimeoutError TooManyRequestsError", TRANSIENT),
+    Case(
+        "InternalServerError ServiceUnavailableError GatewayTimeoutError TooManyRequestsError",
+        TRANSIENT,
+        by_status=True,
+    ),
     Case("NotImplementedError", DOWNSTREAM),
     Case(
         "BadRequestError UnauthorizedError ForbiddenError NotFoundError UnprocessableEntityError "

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from resilience.catalogue.conditions import Condition, Field, attribute, flag
+from resilience.catalogue.conditions import Condition, Field, attribute, flag, says
+from resilience.catalogue.evidence import PERMANENT
 from resilience.catalogue.families import (
     AMBIGUOUS,
     CLIENT_FAULT,
@@ -194,7 +195,14 @@ _AMQP = (
         Case("ChannelClosedByBroker", TRANSIENT),
         # Connection errors by inheritance.
         Case("AuthenticationError ProbableAuthenticationError ProbableAccessDeniedError", DOWNSTREAM, CLIENT_FAULT),
+        # Also a broker that goes away during the handshake, as one that restarts.
+        Case("IncompatibleProtocolError", TRANSIENT, when=says("StreamLostError")),
         Case("IncompatibleProtocolError", DOWNSTREAM, CONFIG),
+        # While it connects.
+        Case("AMQPConnectorAborted AMQPConnectionWorkflowAborted", INTERRUPTED, LOCAL),
+        Case("AMQPConnectorWrongState AMQPConnectionWorkflowWrongState", INTERNAL),
+        Case("AMQPConnectorPhaseErrorBase", TRANSIENT, UNSENT, unwrap="exception"),
+        Case("AMQPConnectorException AMQPConnectorStackTimeout", TRANSIENT, UNSENT),
         Case("StreamLostError ConnectionOpenAborted AMQPHeartbeatTimeout", TRANSIENT, AMBIGUOUS),
         # The broker is short of memory or disk.
         Case("ConnectionBlockedTimeout NackError", TRANSIENT),
@@ -217,6 +225,7 @@ _AMQP = (
             "ConnectionCommandInvalid ConnectionNotImplemented DuplicateConsumerTag ProtocolSyntaxError",
             INTERNAL,
         ),
+        Case("AMQPConnectionError", DOWNSTREAM, CONFIG, below=PERMANENT),
         Case(
             "ConnectionClosed AMQPConnectionError ConnectionInternalError ConnectionResourceError",
             TRANSIENT,

@@ -34,6 +34,9 @@ _REDIS = library(
     Case("BusyLoadingError", TRANSIENT),
     # Our own pool is full.
     Case("MaxConnectionsError", TRANSIENT, SATURATION, UNSENT),
+    Case(
+        "ConnectionError", TRANSIENT, SATURATION, UNSENT, when=says("No connection available", "Too many connections")
+    ),
     Case("ConnectionError", DOWNSTREAM, CONFIG, below=PERMANENT),
     Case("ConnectionError", TRANSIENT, UNSENT, below=caused_by("builtins:ConnectionRefusedError")),
     Case("ConnectionError TimeoutError", TRANSIENT, AMBIGUOUS),
@@ -60,6 +63,7 @@ _REDIS = library(
     Case("ResponseError", TRANSIENT, CONTENTION, when=opens_with("TRYAGAIN")),
     Case("ResponseError", DOWNSTREAM, when=opens_with("MISCONF", "OOM ")),
     Case("ResponseError", DOWNSTREAM, CONFIG, when=opens_with("MOVED ", "ASK ")),
+    Case("ResponseError", VALIDATION, when=opens_with("CROSSSLOT")),
     Case("ResponseError", DOWNSTREAM, CLIENT_FAULT),
     Case("RedisClusterException ValkeyClusterException ClusterError SlotNotCoveredError", TRANSIENT),
     Case("RedisError ValkeyError", DOWNSTREAM),
@@ -151,7 +155,8 @@ def _not_ours(inner: object) -> object:
 _SEARCH = (
     *library(
         "elasticsearch",
-        Case("ConflictError BadRequestError AuthenticationException", DOWNSTREAM, CLIENT_FAULT),
+        Case("ConflictError", DOWNSTREAM, CLIENT_FAULT, by_status=True),
+        Case("BadRequestError AuthenticationException", DOWNSTREAM, CLIENT_FAULT),
         Case("AuthorizationException NotFoundError", DOWNSTREAM, CLIENT_FAULT),
         Case("UnsupportedProductError", DOWNSTREAM, CONFIG),
         Case("ApiError", DOWNSTREAM, by_status=True),
@@ -189,6 +194,8 @@ _SEARCH = (
         Case("ResourceExhaustedResponse", TRANSIENT, retry_after=Told("retry_after_s", lambda exc: exc.retry_after_s)),
         Case("ResponseHandlingException", DOWNSTREAM, CONFIG, below=PERMANENT),
         Case("ResponseHandlingException", TRANSIENT, unwrap="source"),
+        # A 429 whose Retry-After it could not read.
+        Case("QdrantException", TRANSIENT, when=says("Retry-After header value")),
         Case("ApiException QdrantException", DOWNSTREAM),
     ),
 )

@@ -75,7 +75,7 @@ _BUILTINS = library(
     Case("ConnectionRefusedError", TRANSIENT, UNSENT),
     Case("ConnectionResetError ConnectionAbortedError BrokenPipeError", TRANSIENT, AMBIGUOUS),
     # Ollama raises this one "from None" for a certificate that does not verify.
-    Case("ConnectionError", DOWNSTREAM, below=PERMANENT),
+    Case("ConnectionError", DOWNSTREAM, CONFIG, below=PERMANENT),
     Case("ConnectionError", TRANSIENT),
     # The operating system.
     Case("FileNotFoundError PermissionError", CONTRACT, CONFIG),
@@ -154,7 +154,7 @@ _NETWORK = (
     ),
     *library(
         "urllib",
-        Case("HTTPError", by_status=True),
+        Case("HTTPError", DOWNSTREAM, by_status=True),
         Case("ContentTooShortError", TRANSIENT, AMBIGUOUS),
         Case("URLError", DOWNSTREAM, CONFIG, below=PERMANENT, unwrap="reason"),
         Case("URLError", VALIDATION, when=_UNKNOWN_SCHEME),
