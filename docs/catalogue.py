@@ -11,14 +11,18 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from generated import Part
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from resilience.catalogue.listing import Entry, Library
 
-PAGE = Path(__file__).resolve().parent / "catalogue.md"
-BEGIN = "<!-- rules: begin (written by docs/catalogue.py from the rules) -->"
-END = "<!-- rules: end -->"
+PART = Part(
+    Path(__file__).resolve().parent / "catalogue.md",
+    "<!-- rules: begin (written by docs/catalogue.py from the rules) -->",
+    "<!-- rules: end -->",
+)
 HEADINGS = {
     "aws": "AWS",
     "azure": "Azure",
@@ -47,7 +51,7 @@ def write(libraries: Iterable[Library]) -> str:
         lines += ["| exception | when | means |", "| --- | --- | --- |"]
         lines += [row(entry) for entry in library.entries]
         lines.append("")
-    return "\n".join(lines).rstrip()
+    return "\n" + "\n".join(lines)
 
 
 def row(entry: Entry) -> str:
@@ -75,25 +79,11 @@ def escaped(text: str) -> str:
     return re.sub(r"([|_*<>\[\]])", r"\\\1", text)
 
 
-def placed(page: str, table: str) -> str:
-    """The page with this table between its markers."""
-    pattern = re.compile(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}", re.DOTALL)
-    replaced, places = pattern.subn(lambda _: f"{BEGIN}\n\n{table}\n\n{END}", page)
-    if places != 1:
-        raise ValueError(f"the page must have the table's markers once, found {places}")
-    return replaced
-
-
 def main(arguments: list[str]) -> int:
     """Write the page, or with --check only compare."""
     from resilience.catalogue.listing import listing
 
-    old = PAGE.read_text(encoding="utf-8")
-    new = placed(old, write(listing()))
-    if "--check" in arguments:
-        return int(old != new)
-    PAGE.write_text(new, encoding="utf-8")
-    return 0
+    return PART.write(write(listing()), arguments)
 
 
 if __name__ == "__main__":

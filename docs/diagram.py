@@ -6,18 +6,21 @@ show the table as it is.
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from generated import Part
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from enum import Enum
 
-PAGE = Path(__file__).resolve().parent / "policies" / "breaker.md"
-BEGIN = "<!-- diagram: begin (drawn by docs/diagram.py from the transition table) -->"
-END = "<!-- diagram: end -->"
+PART = Part(
+    Path(__file__).resolve().parent / "policies" / "breaker.md",
+    "<!-- diagram: begin (drawn by docs/diagram.py from the transition table) -->",
+    "<!-- diagram: end -->",
+)
 
 
 def draw(table: Mapping[tuple[Enum, Enum], Enum], start: str = "closed") -> str:
@@ -29,25 +32,11 @@ def draw(table: Mapping[tuple[Enum, Enum], Enum], start: str = "closed") -> str:
     return "\n".join(["```mermaid", "stateDiagram-v2", f"    [*] --> {start}", *lines, "```"])
 
 
-def placed(page: str, diagram: str) -> str:
-    """The page with this diagram between its markers."""
-    pattern = re.compile(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}", re.DOTALL)
-    replaced, places = pattern.subn(lambda _: f"{BEGIN}\n{diagram}\n{END}", page)
-    if places != 1:
-        raise ValueError(f"the page must have the diagram's markers once, found {places}")
-    return replaced
-
-
 def main(arguments: list[str]) -> int:
     """Write the page, or with --check only compare."""
     from resilience._core.transitions import TRANSITIONS
 
-    old = PAGE.read_text(encoding="utf-8")
-    new = placed(old, draw(TRANSITIONS))
-    if "--check" in arguments:
-        return int(old != new)
-    PAGE.write_text(new, encoding="utf-8")
-    return 0
+    return PART.write(draw(TRANSITIONS), arguments)
 
 
 if __name__ == "__main__":

@@ -6,20 +6,19 @@ import re
 import runpy
 from pathlib import Path
 
-import pytest
-
 from resilience.catalogue.clients import SDKS
 from resilience.catalogue.homes import HOMES
 from resilience.catalogue.listing import listing
 
 ROOT = Path(__file__).resolve().parents[2]
 catalogue = runpy.run_path(str(ROOT / "docs" / "catalogue.py"))
-PAGE = catalogue["PAGE"].read_text(encoding="utf-8")
+PART = catalogue["PART"]
+PAGE = PART.page.read_text(encoding="utf-8")
 
 
 def test_the_page_shows_the_rules():
     """After a change of the rules, `python docs/catalogue.py` writes the page anew."""
-    assert catalogue["placed"](PAGE, catalogue["write"](listing())) == PAGE
+    assert PART.placed(PAGE, catalogue["write"](listing())) == PAGE
 
 
 def test_every_package_is_there():
@@ -31,7 +30,7 @@ def test_every_package_is_there():
 
 def test_every_table_is_one():
     """A row has three cells, whatever its condition says."""
-    table = PAGE[PAGE.index(catalogue["BEGIN"]) : PAGE.index(catalogue["END"])]
+    table = PAGE[PAGE.index(PART.begin) : PAGE.index(PART.end)]
     for line in table.splitlines():
         if line.startswith("|"):
             assert 4 == len(re.findall(r"(?<!\\)\|", line)), line
@@ -43,7 +42,13 @@ def test_every_way_to_switch_retries_off_is_told():
         assert sdk.off.replace("config=", "").split(",")[0] in PAGE.replace("\n", " "), sdk.off
 
 
-def test_markers_must_be_there():
-    """A page without the table's place is refused rather than left as it is."""
-    with pytest.raises(ValueError, match="found 0"):
-        catalogue["placed"]("no markers", "table")
+def test_written_only_where_it_differs(tmp_path):
+    """`--check` tells by its exit code, and writes nothing."""
+    part = PART._replace(page=tmp_path / "page.md")
+    part.page.write_text(f"before\n{part.begin}\nold\n{part.end}\nafter\n", encoding="utf-8")
+
+    assert 1 == part.write("new", ["--check"])
+    assert "old" in part.page.read_text(encoding="utf-8")
+    assert 0 == part.write("new", [])
+    assert f"before\n{part.begin}\nnew\n{part.end}\nafter\n" == part.page.read_text(encoding="utf-8")
+    assert 0 == part.write("new", ["--check"])

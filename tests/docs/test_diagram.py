@@ -16,9 +16,10 @@ diagram = runpy.run_path(str(ROOT / "docs" / "diagram.py"))
 
 def test_the_page_shows_the_table():
     """After a change of the table, `python docs/diagram.py` draws the page anew."""
-    page = diagram["PAGE"].read_text(encoding="utf-8")
+    part = diagram["PART"]
+    page = part.page.read_text(encoding="utf-8")
 
-    assert diagram["placed"](page, diagram["draw"](TRANSITIONS)) == page
+    assert part.placed(page, diagram["draw"](TRANSITIONS)) == page
 
 
 def test_every_row_is_drawn():
@@ -54,4 +55,4 @@ def test_every_row_is_drawn():
 def test_a_page_without_markers_is_refused():
     """A diagram that has no place is an error, not a silent omission."""
     with pytest.raises(ValueError, match="markers"):
-        diagram["placed"]("# Breaker\n", "")
+        diagram["PART"].placed("# Breaker\n", "")
