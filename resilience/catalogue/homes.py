@@ -27,7 +27,7 @@ HOMES: dict[str, str] = {
         "messaging": "aio_pika aiokafka aiormq amqp billiard celery cimpl confluent_kafka kafka kombu pika",
         "nosql": "bson elastic_transport elasticsearch neo4j opensearchpy pymongo qdrant_client redis valkey",
         "orm": "django sqlalchemy",
-        "sql": "MySQLdb asyncmy asyncpg mysql oracledb psycopg psycopg2 psycopg_pool pymysql",
+        "sql": "MySQLdb asyncmy asyncpg mysql oracledb pg8000 psycopg psycopg2 psycopg_pool pymysql",
         "stdlib": (
             "_csv _lzma _pickle _queue asyncio binascii builtins concurrent ftplib gzip http imaplib json "
             "multiprocessing poplib queue smtplib socket sqlite3 ssl subprocess tarfile tomllib urllib xml zipfile zlib"

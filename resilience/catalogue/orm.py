@@ -6,8 +6,10 @@ so its error is asked first, and the wrapper's own class only where that says no
 
 from __future__ import annotations
 
+from typing import Any
+
 from resilience._core.reading import is_exception, read
-from resilience.catalogue.conditions import flag
+from resilience.catalogue.conditions import Field, flag
 from resilience.catalogue.evidence import caused_by
 from resilience.catalogue.families import (
     AMBIGUOUS,
@@ -26,6 +28,7 @@ from resilience.catalogue.families import (
     Case,
     library,
 )
+from resilience.catalogue.sqlstates import by_sqlstate, sqlstate_of
 
 
 def _driver_error(exc: object) -> object:
@@ -43,7 +46,34 @@ def _tells(inner: BaseException) -> bool:
     return isinstance(inner, OSError) or type(inner).__module__ != "builtins"
 
 
+def _put_state_inside(exc: Any, value: str) -> None:
+    exc.orig = _Driver()
+    exc.orig.sqlstate = value
+
+
+def _put_number_inside(exc: Any, value: int) -> None:
+    exc.orig = _Driver(value)
+
+
+class _Driver(Exception):
+    """A driver's error of which only the code is known, for stand-ins."""
+
+    sqlstate: str
+
+
 _NETWORK = caused_by("builtins:ConnectionError", "builtins:TimeoutError")
+
+# Where no rule is about the driver, the numbers that it carries still tell.
+_STATE_INSIDE = Field(
+    "the driver's SQLSTATE", lambda exc: sqlstate_of(read(exc, "orig") or exc.__cause__), _put_state_inside
+)
+_NUMBER_INSIDE = Field(
+    "the driver's number",
+    lambda exc: (read(exc, "orig") or exc.__cause__).args[0],
+    _put_number_inside,
+    number=True,
+)
+_STATEMENTS = "OperationalError InterfaceError IntegrityError DataError ProgrammingError InternalError"
 
 _SQLALCHEMY = library(
     "sqlalchemy",
@@ -51,14 +81,15 @@ _SQLALCHEMY = library(
     Case("TimeoutError", TRANSIENT, SATURATION, UNSENT),
     # A disconnect in the middle of a statement, whatever the driver calls it.
     Case("OperationalError", TRANSIENT, AMBIGUOUS, when=flag("connection_invalidated")),
-    Case("OperationalError", TRANSIENT, unwrap=_driver_error),
-    Case("InterfaceError", TRANSIENT, UNSENT, unwrap=_driver_error),
-    Case("IntegrityError", CONTRACT, unwrap=_driver_error),
-    Case("DataError", VALIDATION, unwrap=_driver_error),
-    Case("ProgrammingError", INTERNAL, unwrap=_driver_error),
-    Case("NotSupportedError", INTERNAL),
-    Case("DBAPIError", TRANSIENT, below=_NETWORK, unwrap=_driver_error),
-    Case("InternalError DatabaseError DBAPIError", DOWNSTREAM, unwrap=_driver_error),
+    Case(f"{_STATEMENTS} DatabaseError DBAPIError", unwrap=_driver_error),
+    *by_sqlstate(f"{_STATEMENTS} DatabaseError DBAPIError", _STATE_INSIDE),
+    Case("OperationalError", TRANSIENT),
+    Case("InterfaceError", TRANSIENT, UNSENT),
+    Case("IntegrityError", CONTRACT),
+    Case("DataError", VALIDATION),
+    Case("ProgrammingError NotSupportedError", INTERNAL),
+    Case("DBAPIError", TRANSIENT, below=_NETWORK),
+    Case("InternalError DatabaseError DBAPIError", DOWNSTREAM),
     Case("StatementError", VALIDATION, unwrap=_driver_error),
     Case("DisconnectionError", TRANSIENT),
     # The version counter differs: repeat the unit of work, not the flush.
@@ -73,14 +104,17 @@ _SQLALCHEMY = library(
 
 _DJANGO = library(
     "django",
-    Case("OperationalError", TRANSIENT, unwrap=_named_cause),
-    Case("InterfaceError", TRANSIENT, UNSENT, unwrap=_named_cause),
+    Case(f"{_STATEMENTS} DatabaseError Error", unwrap=_named_cause),
+    *by_sqlstate(f"{_STATEMENTS} DatabaseError Error", _STATE_INSIDE),
+    Case("OperationalError", TRANSIENT, CONTENTION, when=_NUMBER_INSIDE.among(1205, 1213)),
+    Case("OperationalError", TRANSIENT),
+    Case("InterfaceError", TRANSIENT, UNSENT),
     Case("IntegrityError ObjectDoesNotExist MultipleObjectsReturned Http404", CONTRACT),
     Case("ImproperlyConfigured", CONTRACT, CONFIG),
     Case("DataError ValidationError SuspiciousOperation BadRequest BadHeaderError", VALIDATION),
     Case("ProgrammingError NotSupportedError SynchronousOnlyOperation FieldError FieldDoesNotExist", INTERNAL),
     Case("AppRegistryNotReady ConnectionDoesNotExist", INTERNAL),
-    Case("InternalError DatabaseError Error", DOWNSTREAM, unwrap=_named_cause),
+    Case("InternalError DatabaseError Error", DOWNSTREAM),
     Case("PermissionDenied", CONTRACT),
     Case("MiddlewareNotUsed EmptyResultSet FullResultSet", CONTROL),
     Case("ViewDoesNotExist", INTERNAL),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from resilience._core.reading import read
+from resilience._core.headers import entry
 from resilience.catalogue.conditions import FIRST_ARGUMENT, Condition, Field, attribute, says
 from resilience.catalogue.evidence import DNS_PERMANENT
 from resilience.catalogue.families import (
@@ -31,6 +31,7 @@ from resilience.catalogue.families import (
     Case,
     library,
 )
+from resilience.catalogue.sqlstates import ON_REQUEST, SQLSTATE, by_sqlstate, sqlstate_of
 
 _PEP249 = (
     "OperationalError InternalError IntegrityError DataError ProgrammingError NotSupportedError InterfaceError "
@@ -39,59 +40,20 @@ _PEP249 = (
 
 
 # ------------------------------------------------------------------------------------------------ PostgreSQL
-def _sqlstate_of(exc: Any) -> object:
-    state = read(exc, "sqlstate")
-    return read(exc, "pgcode") if state is None else state
-
-
-def _put_sqlstate(exc: Any, value: str) -> None:
-    exc.sqlstate = value
-
-
-_SQLSTATE = Field("SQLSTATE", _sqlstate_of, _put_sqlstate)
-_ON_REQUEST = says("user request")
-
-
-def _by_sqlstate(names: str) -> tuple[Case, ...]:
-    """PostgreSQL manual, appendix A; section 13.5 for what is to be repeated."""
-    return (
-        # The whole transaction is repeated, not the statement.
-        Case(names, TRANSIENT, CONTENTION, when=_SQLSTATE.among("40000", "40001", "40P01", "55P03")),
-        # Nobody knows whether the commit took place.
-        Case(names, TRANSIENT, AMBIGUOUS, when=_SQLSTATE.among("40003", "08007", "08006")),
-        Case(names, DOWNSTREAM, when=_SQLSTATE.among("08P01", "53100") | _SQLSTATE.starting("58", "XX", "F0")),
-        # A session of ours that idled too long.
-        Case(names, TRANSIENT, LOCAL, when=_SQLSTATE.among("57P05", "25P03")),
-        Case(names, TRANSIENT, UNSENT, when=_SQLSTATE.among("57P03", "08001", "08004")),
-        # 25006: the primary that we are connected to has become a replica.
-        Case(
-            names,
-            TRANSIENT,
-            when=_SQLSTATE.starting("08", "53") | _SQLSTATE.among("57000", "57P01", "57P02", "25006", "25P04"),
-        ),
-        Case(names, INTERRUPTED, LOCAL, when=_SQLSTATE.among("57014") & _ON_REQUEST),
-        Case(names, TRANSIENT, AMBIGUOUS, when=_SQLSTATE.among("57014")),
-        Case(names, CONTRACT, CONFIG, when=_SQLSTATE.among("3D000", "57P04")),
-        Case(names, CONTRACT, when=_SQLSTATE.starting("23") | _SQLSTATE.among("40002", "P0001")),
-        Case(names, DOWNSTREAM, CLIENT_FAULT, CONFIG, when=_SQLSTATE.starting("28")),
-        Case(names, DOWNSTREAM, CLIENT_FAULT, when=_SQLSTATE.among("42501") | _SQLSTATE.starting("54")),
-        Case(names, VALIDATION, when=_SQLSTATE.starting("22")),
-        Case(names, INTERNAL, when=_SQLSTATE.starting("25", "42") | _SQLSTATE.among("0A000")),
-    )
 
 
 # At connect time libpq gives no SQLSTATE but a text, which a server may translate.
 _REFUSED_AT_THE_DOOR = Condition(
     "there is no SQLSTATE, and the text tells of a wrong password, a missing entry in pg_hba.conf or a missing database",
     lambda exc: (
-        _SQLSTATE.get(exc) is None
+        SQLSTATE.get(exc) is None
         and says("password authentication failed", "no pg_hba.conf entry", "does not exist")(exc)
     ),
-    (_SQLSTATE,),
+    (SQLSTATE,),
 )
 
 _PSYCOPG = (
-    Case("QueryCanceled", INTERRUPTED, LOCAL, when=_ON_REQUEST),
+    Case("QueryCanceled", INTERRUPTED, LOCAL, when=ON_REQUEST),
     Case("QueryCanceled", TRANSIENT, AMBIGUOUS),
     Case("SerializationFailure DeadlockDetected LockNotAvailable", TRANSIENT, CONTENTION),
     Case("StatementCompletionUnknown ConnectionFailure TransactionResolutionUnknown", TRANSIENT, AMBIGUOUS),
@@ -109,10 +71,10 @@ _PSYCOPG = (
     Case("InvalidTextRepresentation", VALIDATION),
     # An earlier statement of the pipeline failed; its error is the real one.
     Case("PipelineAborted", TRANSIENT, chain=True),
-    *_by_sqlstate(_PEP249),
+    *by_sqlstate(_PEP249),
     Case("OperationalError", DOWNSTREAM, CLIENT_FAULT, CONFIG, when=_REFUSED_AT_THE_DOOR),
     # Without a SQLSTATE it is the connection; one that is not in the table above is not worth another try.
-    Case("OperationalError", TRANSIENT, when=_SQLSTATE.missing),
+    Case("OperationalError", TRANSIENT, when=SQLSTATE.missing),
     Case("OperationalError", DOWNSTREAM),
     Case("InterfaceError", TRANSIENT, UNSENT),
     Case("IntegrityError", CONTRACT),
@@ -124,7 +86,7 @@ _PSYCOPG = (
 )
 
 _POSTGRES = (
-    *library("psycopg psycopg2", *_PSYCOPG, code=_sqlstate_of),
+    *library("psycopg psycopg2", *_PSYCOPG, code=sqlstate_of),
     *library("psycopg2", Case("PoolError", TRANSIENT, SATURATION)),
     *library(
         "psycopg_pool",
@@ -133,7 +95,7 @@ _POSTGRES = (
     ),
     *library(
         "asyncpg",
-        Case("QueryCanceledError", INTERRUPTED, LOCAL, when=_ON_REQUEST),
+        Case("QueryCanceledError", INTERRUPTED, LOCAL, when=ON_REQUEST),
         Case("QueryCanceledError", TRANSIENT, AMBIGUOUS),
         Case("SerializationError DeadlockDetectedError LockNotAvailableError", TRANSIENT, CONTENTION),
         Case(
@@ -162,7 +124,7 @@ _POSTGRES = (
         ),
         Case("InvalidTextRepresentationError", VALIDATION),
         # A class of its own for each group of SQLSTATEs.
-        *_by_sqlstate(
+        *by_sqlstate(
             "PostgresConnectionError InsufficientResourcesError OperatorInterventionError TransactionRollbackError "
             "IntegrityConstraintViolationError PostgresError"
         ),
@@ -175,8 +137,22 @@ _POSTGRES = (
         Case("InternalClientError", DOWNSTREAM),
         # The schema changed; the cache is dropped, and the next try sees the new one.
         Case("OutdatedSchemaCacheError", TRANSIENT, LOCAL),
-        code=_sqlstate_of,
+        code=sqlstate_of,
     ),
+)
+
+
+def _put_pg8000(exc: Any, value: str) -> None:
+    exc.args = ({"C": value},)
+
+
+_PG8000 = library(
+    "pg8000",
+    # Fields of the server's error response, by their letters.
+    *by_sqlstate("DatabaseError", Field("SQLSTATE", lambda exc: entry(exc.args[0], "C"), _put_pg8000)),
+    Case("InterfaceError", DOWNSTREAM, CONFIG, below=DNS_PERMANENT),
+    Case("InterfaceError", TRANSIENT, chain=True),
+    Case("DatabaseError Error", DOWNSTREAM),
 )
 
 
@@ -271,4 +247,4 @@ _ORACLEDB = library(
     code=_ORACLE.get,
 )
 
-RULES = (*_POSTGRES, *_MYSQL, *_ORACLEDB)
+RULES = (*_POSTGRES, *_PG8000, *_MYSQL, *_ORACLEDB)

@@ -263,3 +263,32 @@ def test_a_rule_for_a_subclass_beats_its_base():
 
     assert [TRANSIENT, CONTRACT] == [rules.classify(exc).kind for exc in (base, derived)]
     assert TRANSIENT is classify(derived).kind
+
+
+@pytest.mark.parametrize(
+    ("exc", "kind", "flags"),
+    [
+        (
+            error("sqlalchemy.exc.OperationalError", orig=error("acme.DriverError", sqlstate="40001")),
+            TRANSIENT,
+            {"contention"},
+        ),
+        (error("sqlalchemy.exc.InternalError", orig=error("acme.DriverError", pgcode="25006")), TRANSIENT, set()),
+        (error("sqlalchemy.exc.DBAPIError", orig=error("acme.DriverError", sqlstate="23505")), CONTRACT, set()),
+        (error("sqlalchemy.exc.OperationalError", orig=ValueError("x")), TRANSIENT, set()),
+        (error("sqlalchemy.exc.DBAPIError", orig=ConnectionResetError(104, "x")), TRANSIENT, {"ambiguous"}),
+        (
+            chained(error("django.db.utils.OperationalError"), error("acme.DriverError", args=(1205, "x"))),
+            TRANSIENT,
+            {"contention"},
+        ),
+        (chained(error("django.db.utils.DatabaseError"), error("acme.DriverError", sqlstate="42601")), INTERNAL, set()),
+        (error("django.db.utils.OperationalError"), TRANSIENT, set()),
+        (error("django.db.utils.DatabaseError"), DOWNSTREAM, set()),
+    ],
+)
+def test_a_driver_that_nobody_knows(exc, kind, flags):
+    """The wrapper's own class decides, unless the driver carries a number that is understood."""
+    fault = classify(exc)
+
+    assert (kind, flags) == (fault.kind, {flag.value for flag in fault.flags})
