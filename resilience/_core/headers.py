@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from resilience._core.reading import ask, read
@@ -40,7 +41,11 @@ def lookup_in(headers: object) -> Lookup:
         if lookup is None:
             return None
         value = ask(lookup, name)
-        return ask(lookup, name.title()) if value is None else value
+        if value is None:
+            value = ask(lookup, name.title())
+        if value is None and issubclass(type(headers), dict):
+            return _lowered(headers).get(name)
+        return value
 
     return find
 
@@ -50,11 +55,10 @@ def entry(mapping: object, key: str) -> Any:
     return ask(dict.get, mapping, key) if issubclass(type(mapping), dict) else None
 
 
-def _lowered(headers: dict[Any, Any]) -> dict[str, Any]:
+def _lowered(headers: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for key, value in headers.items():
-        if len(found) == _MOST_KEYS:
-            break
+    # Past whatever a subclass overrides.
+    for key, value in islice(dict.items(headers), _MOST_KEYS):
         if type(key) is str:
             found.setdefault(key.lower(), value)
     return found

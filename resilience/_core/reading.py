@@ -90,7 +90,8 @@ def namespace_of(kind: type) -> Mapping[str, object]:
 
 def name_of(kind: type) -> tuple[str, str]:
     """`__module__` and `__qualname__` of a class, as text whatever is in them."""
-    module = _MODULE(kind)
+    # A class made without a module has none, and then asking raises.
+    module = ask(_MODULE, kind)
     return (module if type(module) is str else "?"), _QUALNAME(kind)
 
 

@@ -30,6 +30,7 @@ OVERLOADED = frozenset({429, 503})
 
 # Below, a number is seconds from now; above, seconds since the epoch (it is 2001 there).
 _EPOCH = 1e9
+_EPOCH_IN_MILLISECONDS = 1e11
 
 
 def wait_until_reset(lookup: Lookup, now: float) -> float | None:
@@ -60,6 +61,8 @@ def _wait(value: object, date: object, now: float) -> float | None:
             number = _instant(text)
     if number is None or number < _EPOCH:
         return number
+    if number >= _EPOCH_IN_MILLISECONDS:
+        number /= 1000
     sent = plain_text(date, LONGEST)
     base = None if sent is None else parse_http_date(sent, now=now)
     return max(0.0, number - (now if base is None else base))
@@ -110,12 +113,14 @@ def _instant(text: str) -> float | None:
 def _structured(text: str) -> list[float]:
     """The waits of the items of a RateLimit header of which nothing remains."""
     found = []
-    for item in text.split(","):
+    # Earlier drafts have one limit and no name: `limit=10, remaining=0, reset=50`.
+    items = [text.replace(",", ";")] if "remaining=" in text else [item.partition(";")[2] for item in text.split(",")]
+    for item in items:
         parameters: dict[str, str] = {}
-        for part in item.split(";")[1:]:
+        for part in item.split(";"):
             name, _, value = part.partition("=")
             parameters[name.strip()] = value
-        wait = seconds_in(parameters.get("t"))
-        if seconds_in(parameters.get("r")) == 0.0 and wait is not None:
+        wait = seconds_in(parameters.get("t", parameters.get("reset")))
+        if seconds_in(parameters.get("r", parameters.get("remaining"))) == 0.0 and wait is not None:
             found.append(wait)
     return found

@@ -310,7 +310,9 @@ class Classifier:
         segment = segment_of(name_of(kind)[0])
         book = self._loaded.get(segment)
         if book is None:
-            book = self._loaded[segment] = Book(self._load(segment))
+            book = Book(self._load(segment))
+            if book.size:  # there is no end of packages that nobody has rules for
+                self._loaded[segment] = book
         return book
 
 

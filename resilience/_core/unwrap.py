@@ -16,7 +16,7 @@ from resilience._core.faults import Fault, not_surely_unsent, of_group, with_wai
 from resilience._core.headers import lookup_in, lookups_of
 from resilience._core.links import links_of
 from resilience._core.profile import believed_flags, is_bare
-from resilience._core.reading import ask, holds, is_exception, members_of, plain_text, read
+from resilience._core.reading import ask, holds, is_exception, members_of, name_of, plain_text, read, segment_of
 from resilience._core.reset import OVERLOADED, wait_until_reset
 from resilience._core.retry_after import parse_retry_after, retry_after_of
 from resilience._core.status import judged, read_status, read_wish
@@ -39,6 +39,8 @@ _PENDING = Fault(FaultKind.INTERNAL)
 # Only these say something about the remote: an inner exception of such a kind is
 # evidence, whatever the outer one's base class suggests.
 _EVIDENCE = (FaultKind.TRANSIENT, FaultKind.DOWNSTREAM)
+# Where errors of the operating system and of the interpreter are defined.
+_SYSTEM = frozenset({"asyncio", "builtins", "socket", "ssl"})
 # A reason for the outer exception if it was named as one (`raise ... from`). Merely
 # being handled at the time is none: `except KeyError:` around a cache is everywhere.
 _NAMED_REASON = (FaultKind.VALIDATION, FaultKind.CONTRACT)
@@ -215,7 +217,7 @@ class Walk:
         return of_group(leaves, complete=complete) if leaves else None
 
     def _below(self, exc: BaseException) -> list[BaseException]:
-        """Everything along the chain below `exc`, nearest first."""
+        """Everything along the chain below `exc`, nearest first, that can be a reason of it."""
         found: list[BaseException] = []
         seen = {id(exc), id(self._handled)}
         level = [exc]
@@ -224,7 +226,9 @@ class Walk:
             for node in level:
                 if issubclass(type(node), TimeoutError):
                     continue
-                for child, _named in links_of(node, True):
+                for child, named in links_of(node, True):
+                    if not named and not _tells_why(node, child):
+                        continue
                     if id(child) not in seen and self._left > 0:
                         self._left -= 1
                         seen.add(id(child))
@@ -279,6 +283,24 @@ class Walk:
 
     def _now(self) -> float:
         return 0.0 if self._wall is None else self._wall()
+
+
+def _tells_why(exc: BaseException, context: BaseException) -> bool:
+    """Whether what was being handled when `exc` was raised is what `exc` is about.
+
+    Redis, pymysql and others raise their own class while they handle an error of the
+    system, and name no cause. Anything else that was being handled may be the failure of
+    a call before this one, and whatever the system itself raises is about nothing else.
+    """
+    if exc.__cause__ is not None:
+        return False
+    if exc.__suppress_context__:
+        return True
+    return not _is_of_the_system(exc) and _is_of_the_system(context)
+
+
+def _is_of_the_system(exc: BaseException) -> bool:
+    return segment_of(name_of(type(exc))[0]) in _SYSTEM
 
 
 def _lookups(exc: BaseException, rule: Rule | None) -> list[Lookup]:

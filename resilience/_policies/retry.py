@@ -9,6 +9,7 @@ from resilience._context import RETRYING
 from resilience._core.events import RetryExhausted, RetryScheduled
 from resilience._core.faults import FaultKind, may_retry
 from resilience._core.order import Layer
+from resilience._core.reading import ask
 from resilience._core.schedule import backoff, fits
 from resilience._events import warn
 from resilience._words import TimeoutScope
@@ -128,6 +129,8 @@ class RetryLayers:
         self._fixed = wait if isinstance(wait, float) and stop is None else None
         self._told_nested = False
         self._looked = False
+        # A client that repeats calls by itself reports only how the last of them ended.
+        self._unsure = False
         self.rng: Callable[[], float] = _chance
 
     def layers(self) -> list[tuple[Layer, Callable[[Call, Inner], Any]]]:
@@ -141,23 +144,24 @@ class RetryLayers:
         return await self.go_on(call, await inner(call), inner, began)
 
     def look_at(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """At the first call: tell of a client among its arguments that retries as well, or attempts multiply."""
+        """At the first call: tell of a client within its reach that retries as well, or attempts multiply."""
         if self._looked:
             return
         self._looked = True
         # Only now: a call site asks once.
         from resilience.catalogue.clients import retrying_client
 
-        found = retrying_client(args, kwargs)
+        found = ask(retrying_client, self._site.fn, args, kwargs)
         if found is not None:
-            name, number, off = found
+            self._unsure = found.resends
             warn(
                 "%s: %s repeats a failed call by itself, up to %d times for each attempt of this retry: attempts "
-                "multiply; leave it to one of the two (%s switches off the client's)",
+                "multiply; leave it to one of the two (%s switches off the client's)%s",
                 self._site.label,
-                name,
-                number,
-                off,
+                found.name,
+                found.number,
+                found.off,
+                _NOTHING_IS_SURE if found.resends and self._safe_only else "",
             )
 
     def now(self) -> float:
@@ -235,6 +239,8 @@ class RetryLayers:
 
     def _may_retry(self, fault: Fault) -> bool:
         """Whether this policy repeats after such a fault at all."""
+        if self._unsure and self._safe_only:
+            return False
         return may_retry(fault, retry_on=self._retry_on, idempotent=not self._safe_only, safe_only=self._safe_only)
 
     def _schedule(self, call: Call, outcome: Outcome, number: int, began: float, idle: float) -> float | None:
@@ -285,6 +291,11 @@ class RetryLayers:
                 self._site.label,
             )
         return self._end(outcome, number, "nested", "retry left to the outer call")
+
+
+_NOTHING_IS_SURE = (
+    "; until then safe_only repeats nothing, for an earlier request of the client may have been processed"
+)
 
 
 def _chance() -> float:

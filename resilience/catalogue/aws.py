@@ -11,7 +11,7 @@ from typing import Any
 
 from resilience._core.headers import entry
 from resilience.catalogue.conditions import Field, inside
-from resilience.catalogue.evidence import PERMANENT, TLS_CUT, TLS_PERMANENT
+from resilience.catalogue.evidence import LOST, PERMANENT, TLS_CUT, TLS_PERMANENT
 from resilience.catalogue.families import (
     AMBIGUOUS,
     CLIENT_FAULT,
@@ -169,6 +169,7 @@ RULES = (
         Case("SSLError", TRANSIENT, below=TLS_CUT),
         Case("SSLError", DOWNSTREAM, CONFIG),
         Case("EndpointConnectionError", DOWNSTREAM, CONFIG, below=PERMANENT),
+        Case("ProxyConnectionError", TRANSIENT, AMBIGUOUS, below=LOST),
         Case("EndpointConnectionError ConnectTimeoutError ProxyConnectionError", TRANSIENT, UNSENT),
         Case(
             "ReadTimeoutError ConnectionClosedError ResponseStreamingError IncompleteReadError",

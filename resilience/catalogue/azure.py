@@ -7,7 +7,7 @@ It makes the cleanest split of all: `ServiceRequestError` was never sent,
 from __future__ import annotations
 
 from resilience._core.reading import read
-from resilience.catalogue.evidence import PERMANENT
+from resilience.catalogue.evidence import LOST, PERMANENT
 from resilience.catalogue.families import (
     AMBIGUOUS,
     CLIENT_FAULT,
@@ -25,6 +25,8 @@ from resilience.catalogue.families import (
 RULES = library(
     "azure.core",
     Case("ServiceRequestError ServiceRequestTimeoutError", DOWNSTREAM, CONFIG, below=PERMANENT),
+    # The aiohttp transport says this of every error of aiohttp's that it does not know.
+    Case("ServiceRequestError", TRANSIENT, AMBIGUOUS, below=LOST),
     Case("ServiceRequestTimeoutError ServiceRequestError", TRANSIENT, UNSENT),
     # IncompleteReadError derives from DecodeError.
     Case("ServiceResponseTimeoutError ServiceResponseError IncompleteReadError", TRANSIENT, AMBIGUOUS),

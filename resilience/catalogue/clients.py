@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resilience._core.headers import entry
 from resilience._core.reading import ask, members_of, mro_of, name_of, read, segment_of
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
 _MOST = 64
+_MOST_THINGS = 512
+_MOST_LAYERS = 16
 _ENDLESS = sys.maxsize
 
 
@@ -25,45 +29,86 @@ class Sdk:
 
     Args:
         names: its classes, as "segment:Qualname"; "*" stands for any segment.
-        number_on: reads the number of repetitions from a client, None where the client does not tell.
-        off: how a user switches them off.
+        number_on: reads the number of repetitions from a client, None where it does not tell.
+        off: how a user switches them off; "" where nobody can.
+        resends: whether it may repeat what the remote has done already: then the error of its
+            last request says nothing of those before.
     """
 
-    __slots__ = ("names", "number_on", "off")
+    __slots__ = ("names", "number_on", "off", "resends")
 
-    def __init__(self, names: tuple[str, ...], number_on: Callable[[Any], object], off: str) -> None:
+    def __init__(
+        self, names: tuple[str, ...], number_on: Callable[[Any], object], off: str, *, resends: bool = True
+    ) -> None:
         self.names = names
         self.number_on = number_on
         self.off = off
+        self.resends = resends
+
+
+class Found(NamedTuple):
+    """A client that retries.
+
+    Attributes:
+        name: of its type.
+        number: how often it repeats a call, at most.
+        off, resends: as in `Sdk`.
+    """
+
+    name: str
+    number: int
+    off: str
+    resends: bool
 
 
 def retries_of(client: object) -> int | None:
     """How many times a client repeats a failed call; see `resilience.catalogue.sdk_retries`."""
-    sdk = _sdk_of(client)
+    sdk = ask(_sdk_of, client)
     return None if sdk is None else _count(sdk, client)
 
 
-def retrying_client(args: Iterable[object], kwargs: Mapping[str, object]) -> tuple[str, int, str] | None:
-    """The first client among a call's arguments that retries: its type's name, how often, and how to switch it off.
+def retrying_client(fn: object, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Found | None:
+    """The first client within a call's reach that retries, and that somebody could stop from doing so.
 
-    The first positional argument may be the instance that a method is bound to, so its
-    attributes are looked at as well.
+    Within reach are the arguments, the attributes of the first one (which may be the
+    instance that a method is bound to), and what the function itself names: the globals and
+    the variables around it.
     """
-    for client in _reached_from(tuple(args), kwargs):
+    for client in islice(_within_reach(fn, args, kwargs), _MOST_THINGS):
         sdk = _sdk_of(client)
         number = None if sdk is None else _count(sdk, client)
-        if sdk is not None and number:
-            return ".".join(name_of(type(client))), number, sdk.off
+        if sdk is not None and number and sdk.off:
+            return Found(".".join(name_of(type(client))), number, sdk.off, sdk.resends)
     return None
 
 
-def _reached_from(args: tuple[object, ...], kwargs: Mapping[str, object]) -> Iterator[object]:
-    yield from args[:_MOST]
-    yield from [*kwargs.values()][:_MOST]
+def _within_reach(fn: object, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Iterator[object]:
+    yield from args
+    yield from kwargs.values()
     if args:
-        yield from [*_attributes(args[0])][:_MOST]
-        if type(args[0]) is partial:
-            yield from _reached_from(args[0].args, args[0].keywords)
+        yield from _attributes(args[0])
+    # Where anything that can be called is decorated, it stands before its arguments.
+    for function in (fn, *args[:1]):
+        yield from _named_by(function)
+
+
+def _named_by(function: Any) -> Iterator[object]:
+    for _ in range(_MOST_LAYERS):
+        if type(function) is partial:
+            yield from function.args
+            yield from function.keywords.values()
+            function = function.func
+        elif type(function) is MethodType:
+            yield function.__self__
+            yield from _attributes(function.__self__)
+            function = function.__func__
+        else:
+            break
+    if type(function) is FunctionType:
+        for cell in function.__closure__ or ():
+            yield ask(getattr, cell, "cell_contents")
+        for name in function.__code__.co_names:
+            yield function.__globals__.get(name)
 
 
 def _attributes(thing: object) -> Iterable[object]:
@@ -101,21 +146,25 @@ def _either(client: Any) -> object:
 
 
 def _of_boto(client: Any) -> object:
-    retries = (
-        client.meta.config.retries if read(client.meta, "client") is None else client.meta.client.meta.config.retries
-    )
+    meta = client.meta if read(client.meta, "client") is None else client.meta.client.meta
+    retries = meta.config.retries
     attempts = entry(retries, "total_max_attempts")
     if attempts is not None:
         return attempts - 1
     given = entry(retries, "max_attempts")
     if given is not None:
         return given
-    # Its own defaults: five attempts in the legacy mode, three in the others.
-    return 4 if entry(retries, "mode") in (None, "legacy") else 2
+    service = read(read(meta, "service_model"), "service_name")
+    if entry(retries, "mode") in (None, "legacy"):
+        return 9 if service == "dynamodb" else 4
+    # A client is here, so the module with its defaults is too.
+    standard = sys.modules.get("botocore.retries.standard")
+    own = entry(read(standard, "_SERVICE_MAX_ATTEMPTS"), service)
+    return (own or read(standard, "DEFAULT_MAX_ATTEMPTS") or 3) - 1
 
 
 def _of_urllib3(retries: Any) -> object:
-    """Retries of urllib3: a number, False, or a Retry whose total stands over its parts."""
+    """Retries of urllib3: a number, False, or a Retry, of which each kind of error has a share of the total."""
     if retries is None:
         return 3
     if retries is False or type(retries) is int:
@@ -123,10 +172,13 @@ def _of_urllib3(retries: Any) -> object:
     total = retries.total
     if total is False:
         return 0
-    parts = [part for part in (retries.connect, retries.read, retries.status) if type(part) is int]
+    shares = [retries.connect, retries.read, read(retries, "other")]
+    if read(retries, "status_forcelist"):
+        shares.append(retries.status)
+    known = [int(share) for share in shares if share is not None]
     if total is None:
-        return max(parts, default=_ENDLESS)
-    return total
+        return sum(known) if known else _ENDLESS
+    return total if len(known) < len(shares) else min(total, sum(known))
 
 
 def _of_session(session: Any) -> object:
@@ -144,15 +196,19 @@ def _of_redis(client: Any) -> object:
     if pool is not None:
         retry = pool.connection_kwargs.get("retry")
     if retry is None:
-        return 0
+        # Before 6.0 it was one repetition, if any.
+        wanted = pool is not None and (
+            pool.connection_kwargs.get("retry_on_timeout") or pool.connection_kwargs.get("retry_on_error")
+        )
+        return 1 if wanted else 0
     return _ENDLESS if retry._retries < 0 else retry._retries
 
 
 def _of_elasticsearch(client: Any) -> object:
-    own = read(client, "_max_retries")
-    # A namespace such as `client.indices` hangs on its client.
-    transport = client.transport if read(client, "transport") is not None else client._client.transport
-    return own if type(own) is int else transport.max_retries
+    # A namespace such as `client.indices` hangs on its client, and has its settings.
+    whole = next((found for found in (read(client, "_client"), read(client, "client")) if found is not None), client)
+    own = read(whole, "_max_retries")
+    return own if type(own) is int else whole.transport.max_retries
 
 
 def _of_mongo(thing: Any) -> object:
@@ -180,6 +236,7 @@ def _of_azure(client: Any) -> object:
 _STAINLESS = ("SyncAPIClient", "AsyncAPIClient", "SyncAPIResource", "AsyncAPIResource")
 _COHERE = ("BaseCohere", "AsyncBaseCohere", "V2Client", "AsyncV2Client")
 
+_OPENSEARCH = tuple(f"opensearchpy:{name}" for name in ("OpenSearch", "AsyncOpenSearch", "NamespacedClient"))
 # Every service has classes of its own, in a package of its own.
 _AZURE = Sdk((), _of_azure, "retry_total=0")
 
@@ -203,7 +260,7 @@ SDKS = (
     ),
     _AZURE,
     Sdk(
-        ("elasticsearch:BaseClient", "opensearchpy:OpenSearch", "opensearchpy:AsyncOpenSearch"),
+        ("elasticsearch:BaseClient", "elasticsearch:NamespacedClient", *_OPENSEARCH),
         _of_elasticsearch,
         "max_retries=0",
     ),
@@ -231,13 +288,17 @@ SDKS = (
         ("urllib3:PoolManager",),
         lambda manager: _of_urllib3(manager.connection_pool_kw.get("retries")),
         "retries=False",
+        resends=False,
     ),
-    Sdk(("urllib3:HTTPConnectionPool",), lambda pool: _of_urllib3(pool.retries), "retries=False"),
-    Sdk(("requests:Session", "niquests:Session"), _of_session, "HTTPAdapter(max_retries=0)"),
+    Sdk(("urllib3:HTTPConnectionPool",), lambda pool: _of_urllib3(pool.retries), "retries=False", resends=False),
+    Sdk(("requests:Session", "niquests:Session"), _of_session, "HTTPAdapter(max_retries=0)", resends=False),
     Sdk(
         tuple(f"{package}:{name}" for package in ("httpx", "httpx2") for name in ("Client", "AsyncClient")),
         _of_httpx,
         "HTTPTransport(retries=0)",
+        resends=False,
     ),
+    # GET and its like on a connection that breaks; there is no way to stop it.
+    Sdk(("aiohttp:ClientSession",), lambda session: int(session._retry_connection), "", resends=False),
 )
 _BY_NAME = {name: sdk for sdk in SDKS for name in sdk.names}

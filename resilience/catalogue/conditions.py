@@ -7,10 +7,11 @@ stand-in, which is how `resilience explain` builds an exception from a name and 
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from resilience._core.headers import entry, lookups_of
-from resilience._core.reading import ask, holds, plain_text, read
+from resilience._core.reading import ask, holds, members_of, plain_text, read
 from resilience._core.status import read_status
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 _LONGEST = 256
 _MOST_TEXT = 65_536
+_MOST_ARGS = 64
+_MOST_PARTS = 512
 
 
 class Condition:
@@ -167,9 +170,36 @@ FIRST_ARGUMENT = Field(
 
 
 def text_of(exc: object) -> str:
-    """The exception's text, cut; "" where it has none that can be had."""
+    """The exception's text, cut; "" where it has none that can be had for little."""
+    args = members_of(read(exc, "args"), _MOST_ARGS)
+    if any(_is_long(arg) for arg in args):
+        return shown(args)
     text = ask(str, exc)
     return text[:_MOST_TEXT] if type(text) is str else ""
+
+
+def _is_long(arg: object) -> bool:
+    if type(arg) is str:
+        return len(arg) > _MOST_TEXT
+    return type(arg) is dict or (type(arg) in (list, tuple, set) and len(arg) > _MOST_ARGS)  # type: ignore[arg-type]  # it has a length
+
+
+def shown(thing: Any) -> str:
+    """The words in a structure of dicts and lists, and no more of it than anybody would read."""
+    words: list[str] = []
+    waiting: list[Any] = [thing]
+    for _ in range(_MOST_PARTS):
+        if not waiting:
+            break
+        part = waiting.pop()
+        if type(part) is str:
+            words.append(part[:_MOST_TEXT])
+        elif issubclass(type(part), dict):
+            for key, value in islice(dict.items(part), _MOST_ARGS):
+                waiting += [value, key]
+        else:
+            waiting += reversed(members_of(part, _MOST_ARGS))
+    return " ".join(words)[:_MOST_TEXT]
 
 
 def says(*phrases: str) -> Condition:

@@ -54,6 +54,25 @@ def caused_by(*matches: str) -> Condition:
     return Condition(f"{shown} is behind it", holds)
 
 
+_LOST = (
+    ("builtins", "ConnectionResetError"),
+    ("builtins", "ConnectionAbortedError"),
+    ("builtins", "BrokenPipeError"),
+    ("http", "BadStatusLine"),
+    ("http", "IncompleteRead"),
+    ("urllib3", "ProtocolError"),
+    ("urllib3", "ReadTimeoutError"),
+    ("aiohttp", "ServerDisconnectedError"),
+    ("aiohttp", "ClientPayloadError"),
+    ("aiohttp", "SocketTimeoutError"),
+)
+
+
+def was_lost(below: Sequence[BaseException]) -> bool:
+    """Whether a connection that stood was lost: what was asked may have been done."""
+    return any(has_base(type(exc), segment, name) for exc in below for segment, name in _LOST)
+
+
 def is_tls_permanent(exc: BaseException) -> bool:
     """Whether this is such a TLS error itself."""
     kind = type(exc)
@@ -86,4 +105,5 @@ def resolver_code(exc: BaseException, *names: str) -> bool:
 TLS_PERMANENT = Condition("TLS failed for good, such as a certificate that was refused", tls_permanent)
 DNS_PERMANENT = Condition("the name does not exist", dns_permanent)
 PERMANENT = Condition("a certificate was refused, or the name does not exist", permanent)
+LOST = Condition("a connection that stood was lost", was_lost)
 TLS_CUT = Condition("the peer cut the TLS connection", tls_cut)

@@ -6,7 +6,7 @@ from typing import Any
 
 from resilience._core.headers import entry
 from resilience._core.reading import ask, read
-from resilience.catalogue.conditions import STATUS, Condition, Told, attribute, flag, inside
+from resilience.catalogue.conditions import STATUS, Condition, Told, attribute, flag, inside, shown
 from resilience.catalogue.evidence import PERMANENT
 from resilience.catalogue.families import (
     AMBIGUOUS,
@@ -28,8 +28,6 @@ from resilience.catalogue.families import (
 )
 from resilience.catalogue.waits import grpc_wait, pushback_of, retry_info_in
 
-_MOST_TEXT = 65_536
-
 
 def _gemini_details(exc: Any) -> object:
     inner = inside(exc.details, "error")
@@ -38,7 +36,7 @@ def _gemini_details(exc: Any) -> object:
 
 _GEMINI_WAIT = Told("retryDelay of the RetryInfo in details", lambda exc: retry_info_in(_gemini_details(exc)))
 # QuotaFailure.violations[].quotaId; a RetryInfo may name a short delay all the same.
-_DAILY = Condition("the quota that was hit is per day", lambda exc: "PerDay" in str(exc.details)[:_MOST_TEXT])
+_DAILY = Condition("the quota that was hit is per day", lambda exc: "PerDay" in shown(exc.details))
 
 _GENAI = library(
     "google.genai",
@@ -141,7 +139,8 @@ _DISCOVERY = (
     ),
     *library(
         "httplib2",
-        Case("ServerNotFoundError", DOWNSTREAM, CONFIG),
+        Case("ServerNotFoundError", DOWNSTREAM, CONFIG, below=PERMANENT),
+        Case("ServerNotFoundError", TRANSIENT, UNSENT),
         Case("RelativeURIError", VALIDATION),
         Case("ProxiesUnavailableError", TRANSIENT, UNSENT),
         Case("HttpLib2Error", DOWNSTREAM),

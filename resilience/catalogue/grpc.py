@@ -22,11 +22,11 @@ from resilience.catalogue.families import (
     Case,
     library,
 )
-from resilience.catalogue.waits import grpc_wait, pushback_of
+from resilience.catalogue.waits import grpc_wait, is_running, pushback_of
 
 
 def _status_of(exc: Any) -> object:
-    return exc.code().name
+    return None if is_running(exc) else exc.code().name
 
 
 def _put_status(exc: Any, value: str) -> None:
@@ -36,7 +36,7 @@ def _put_status(exc: Any, value: str) -> None:
 
 
 def _details_of(exc: Any) -> str:
-    text = exc.details()
+    text = None if is_running(exc) else exc.details()
     return text if type(text) is str else ""
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from resilience._core.reading import read
 from resilience.catalogue.conditions import STATUS, Condition, Field, Told, says
-from resilience.catalogue.evidence import DNS_PERMANENT, PERMANENT, TLS_CUT, TLS_PERMANENT, caused_by
+from resilience.catalogue.evidence import DNS_PERMANENT, LOST, PERMANENT, TLS_CUT, TLS_PERMANENT, caused_by
 from resilience.catalogue.families import (
     AMBIGUOUS,
     CLIENT_FAULT,
@@ -85,9 +85,12 @@ _REQUESTS = library(
     Case("SSLError", DOWNSTREAM, CONFIG, below=TLS_PERMANENT),
     Case("SSLError", TRANSIENT, below=TLS_CUT),
     Case("SSLError", DOWNSTREAM, CONFIG),
+    # A proxy that takes the request and hangs up is a ProxyError too.
+    Case("ProxyError", TRANSIENT, AMBIGUOUS, below=LOST),
     Case("ConnectTimeout ProxyError", TRANSIENT, UNSENT),
     Case("ReadTimeout ChunkedEncodingError", TRANSIENT, AMBIGUOUS),
     Case("ConnectionError", DOWNSTREAM, CONFIG, below=DNS_PERMANENT),
+    Case("ConnectionError", TRANSIENT, AMBIGUOUS, below=LOST),
     Case("ConnectionError", TRANSIENT, UNSENT, below=caused_by("urllib3:NewConnectionError")),
     Case("ConnectionError", TRANSIENT, AMBIGUOUS),
     # RetryError has lost the response: the status is left in its text only.
@@ -100,6 +103,7 @@ _REQUESTS = library(
 _URLLIB3 = library(
     "urllib3 urllib3_future",
     Case("MaxRetryError NameResolutionError NewConnectionError", DOWNSTREAM, CONFIG, below=PERMANENT),
+    Case("ProxyError", TRANSIENT, AMBIGUOUS, below=LOST),
     Case("MaxRetryError", TRANSIENT, unwrap="reason"),
     Case("NameResolutionError NewConnectionError ConnectTimeoutError ProxyError", TRANSIENT, UNSENT),
     Case("ReadTimeoutError IncompleteRead", TRANSIENT, AMBIGUOUS),

@@ -16,6 +16,7 @@ from resilience.catalogue.conditions import (
     flag,
     inside,
     says,
+    shown,
 )
 from resilience.catalogue.evidence import PERMANENT, caused_by
 from resilience.catalogue.families import (
@@ -35,7 +36,6 @@ from resilience.catalogue.families import (
 )
 from resilience.catalogue.stainless import RETRY_ASKED_FOR, STATUSES, TRANSPORT
 
-_MOST_TEXT = 65_536
 _CODE, _TYPE = attribute("code"), attribute("type")
 _NETWORK_DOWN = caused_by("httpx2:TransportError", "httpx:TransportError", "requests:RequestException")
 
@@ -98,7 +98,7 @@ def _put_groq_word(exc: Any, value: str) -> None:
 _GROQ_WORD = Field("error code or type", _groq_word, _put_groq_word)
 _PER_DAY = Condition(
     "the limit that was hit is per day",
-    lambda exc: "per day" in str(entry(_groq_error(exc), "message") or exc.body)[:_MOST_TEXT],
+    lambda exc: "per day" in shown(entry(_groq_error(exc), "message") or exc.body),
 )
 
 
@@ -206,10 +206,13 @@ _ANTHROPIC = library(
 
 _MISTRAL = library(
     "mistralai",
-    Case("ResponseValidationError", DOWNSTREAM),
+    # Its status is 200, or that of an error whose body is not the one that was expected.
+    Case("ResponseValidationError", DOWNSTREAM, by_status=True),
     Case("HTTPValidationError", DOWNSTREAM, CLIENT_FAULT),
     Case("NoResponseError", TRANSIENT),
     Case("SDKError MistralError", DOWNSTREAM, by_status=True),
+    # Before 2.0.
+    headers=Told("raw_response.headers", lambda exc: exc.raw_response.headers),
 )
 
 _COHERE = library(
@@ -254,22 +257,14 @@ _HUGGINGFACE = library(
 
 
 # ------------------------------------------------------------------------------------------------ LiteLLM
-def _provider_word(exc: Any) -> object:
-    # `code` and `type` of a 429 are LiteLLM's own; the provider's survive in the body.
-    body = body_of(exc)
-    return inside(body, "code") or inside(body, "type")
-
-
+# `code` and `type` of a 429 are LiteLLM's own; the provider's survive in the body.
 def _put_provider_word(exc: Any, value: str) -> None:
     exc.body = {"code": value}
 
 
-_PROVIDER_WORD = Field("provider's code", _provider_word, _put_provider_word)
-_INSUFFICIENT = Condition(
-    "the body's code or type is insufficient_quota",
-    lambda exc: "insufficient_quota" in (inside(exc.body, "code"), inside(exc.body, "type")),
-    (_PROVIDER_WORD,),
-)
+_PROVIDER_CODE = Field("the provider's code", lambda exc: inside(exc.body, "code"), _put_provider_word)
+_PROVIDER_TYPE = Field("the provider's type", lambda exc: inside(exc.body, "type"), _put_provider_word)
+_INSUFFICIENT = _PROVIDER_CODE.among("insufficient_quota") | _PROVIDER_TYPE.among("insufficient_quota")
 
 
 # `response` is often made up, without headers.

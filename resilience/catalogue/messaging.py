@@ -158,18 +158,23 @@ _AIOKAFKA = library(
     Case("BrokerNotAvailableError ReplicaNotAvailableError", TRANSIENT),
     Case(
         "RebalanceInProgressError IllegalGenerationError UnknownMemberIdError CommitFailedError MemberIdRequired "
-        "ConcurrentTransactions",
+        "MemberIdRequiredError ConcurrentTransactions",
         TRANSIENT,
         CONTENTION,
     ),
     Case(
         "TopicAuthorizationFailedError GroupAuthorizationFailedError ClusterAuthorizationFailedError "
-        "SaslAuthenticationFailed AuthenticationFailedError TransactionalIdAuthorizationFailed",
+        "SaslAuthenticationFailed AuthenticationFailedError TransactionalIdAuthorizationFailed "
+        "AuthorizationError SaslAuthenticationFailedError TransactionalIdAuthorizationFailedError",
         DOWNSTREAM,
         CLIENT_FAULT,
     ),
     Case("MessageSizeTooLargeError RecordTooLargeError RecordListTooLargeError InvalidTopicError", VALIDATION),
-    Case("ProducerFenced InvalidProducerEpoch TransactionCoordinatorFenced", CONTRACT),
+    Case(
+        "ProducerFenced InvalidProducerEpoch TransactionCoordinatorFenced ProducerFencedError "
+        "InvalidProducerEpochError TransactionCoordinatorFencedError",
+        CONTRACT,
+    ),
     Case("IllegalStateError IllegalArgumentError IllegalOperation", INTERNAL),
     # Stopped while it was fetching; derives from no Kafka error.
     Case("ConsumerStoppedError", INTERRUPTED, LOCAL),

@@ -6,7 +6,7 @@ from typing import Any
 
 from resilience._core.headers import entry
 from resilience._core.reading import members_of
-from resilience.catalogue.conditions import Condition, Told, attribute, inside, opens_with, says
+from resilience.catalogue.conditions import Condition, Field, Told, attribute, inside, opens_with, says
 from resilience.catalogue.evidence import PERMANENT, TLS_PERMANENT, caused_by
 from resilience.catalogue.families import (
     AMBIGUOUS,
@@ -80,9 +80,12 @@ def _label(name: str) -> Condition:
     return Condition(f"it is labelled {name}", lambda exc: exc.has_error_label(name) is True)
 
 
+_CODE_OF_ENTRY = Field("code", lambda error: entry(error, "code"), lambda error, code: None, number=True)
+
+
 def _only_duplicates(exc: Any) -> bool:
     errors = members_of(entry(exc.details, "writeErrors"), 1000)
-    return bool(errors) and all(entry(error, "code") == 11000 for error in errors)
+    return bool(errors) and all(_CODE_OF_ENTRY.get(error) == 11000 for error in errors)
 
 
 def _cosmos_wait(exc: Any) -> float | None:

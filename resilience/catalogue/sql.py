@@ -42,7 +42,10 @@ _PEP249 = (
 # ------------------------------------------------------------------------------------------------ PostgreSQL
 
 
-# At connect time libpq gives no SQLSTATE but a text, which a server may translate.
+# At connect time libpq gives no SQLSTATE but a text, which a server or a locale may translate.
+_MISCONFIGURED = SQLSTATE.missing & says(
+    "Name or service not known", "nodename nor servname", "certificate verify failed", "invalid port number"
+)
 _REFUSED_AT_THE_DOOR = Condition(
     "there is no SQLSTATE, and the text tells of a wrong password, a missing entry in pg_hba.conf or a missing database",
     lambda exc: (
@@ -73,9 +76,12 @@ _PSYCOPG = (
     Case("PipelineAborted", TRANSIENT, chain=True),
     *by_sqlstate(_PEP249),
     Case("OperationalError", DOWNSTREAM, CLIENT_FAULT, CONFIG, when=_REFUSED_AT_THE_DOOR),
+    Case("OperationalError", DOWNSTREAM, CONFIG, when=_MISCONFIGURED),
     # Without a SQLSTATE it is the connection; one that is not in the table above is not worth another try.
     Case("OperationalError", TRANSIENT, when=SQLSTATE.missing),
     Case("OperationalError", DOWNSTREAM),
+    # A cursor of ours that is used after its end.
+    Case("InterfaceError", INTERNAL, when=says("cursor is closed", "cursor already closed", "cursor is not")),
     Case("InterfaceError", TRANSIENT, UNSENT),
     Case("IntegrityError", CONTRACT),
     Case("DataError", VALIDATION),
@@ -132,7 +138,27 @@ _POSTGRES = (
         Case("PostgresConnectionError InsufficientResourcesError OperatorInterventionError", TRANSIENT),
         Case("IntegrityConstraintViolationError", CONTRACT),
         Case("PostgresError", DOWNSTREAM),
-        Case("InterfaceError", INTERNAL, when=says("another operation is in progress")),
+        Case("ClientConfigurationError", CONTRACT, CONFIG),
+        Case("DataError", VALIDATION),
+        Case("UnsupportedClientFeatureError UnsupportedServerFeatureError", INTERNAL),
+        # Our use of a connection, rather than its end.
+        Case(
+            "InterfaceError",
+            INTERNAL,
+            when=says(
+                "another operation is",
+                "released back to the pool",
+                "the server expects",
+                "the transaction is",
+                "query arguments",
+                "argument must",
+                "portal",
+                "prepared statement",
+                "not initialized",
+                "async with",
+                "is expected to be",
+            ),
+        ),
         Case("InterfaceError", TRANSIENT, UNSENT),
         Case("InternalClientError", DOWNSTREAM),
         # The schema changed; the cache is dropped, and the next try sees the new one.
@@ -185,7 +211,16 @@ def _by_number(names: str, number: Field) -> tuple[Case, ...]:
         Case(names, DOWNSTREAM, when=number.among(1021, 1114, 1129, 2026, 1030)),
         Case(names, VALIDATION, when=number.among(1153, 1301, 3140, 3819, 4025, 1406)),
         Case(names, CONTRACT, when=number.among(1048, 1062, 1451, 1452)),
-        Case(names, INTERNAL, when=number.among(1054, 1064, 1146)),
+        # Unknown database, table, column or index, a table that is there, bad SQL: ours.
+        Case(
+            names,
+            INTERNAL,
+            when=number.among(
+                *(1007, 1008, 1049, 1050, 1051, 1052, 1054, 1055, 1060, 1061, 1064, 1066, 1091, 1136, 1140, 1146),
+                *(1170, 1175, 1176, 1222, 1241, 1242, 1247, 1248, 1305),
+            ),
+        ),
+        Case(names, VALIDATION, when=number.among(1292, 1365, 1366)),
     )
 
 
@@ -214,8 +249,11 @@ _MYSQL = (
         Case("PoolError", TRANSIENT, SATURATION, UNSENT),
         Case("ConnectionTimeoutError", TRANSIENT, UNSENT),
         Case("ReadTimeoutError WriteTimeoutError", TRANSIENT, AMBIGUOUS),
+        Case("OperationalError InterfaceError", TRANSIENT, UNSENT, when=says("Connection not available")),
         *_by_number("OperationalError InternalError InterfaceError ProgrammingError DatabaseError Error", _NUMBER),
-        *_MYSQL_CLASSES,
+        # Also answers that were not understood, and results that nobody asked for.
+        Case("InterfaceError", DOWNSTREAM, AMBIGUOUS),
+        *_MYSQL_CLASSES[1:],
         code=lambda exc: str(_NUMBER.get(exc) or ""),
         has_status=False,
     ),

@@ -63,5 +63,6 @@ def by_sqlstate(names: str, state: Field = SQLSTATE) -> tuple[Case, ...]:
         Case(names, DOWNSTREAM, CLIENT_FAULT, CONFIG, when=state.starting("28")),
         Case(names, DOWNSTREAM, CLIENT_FAULT, when=state.among("42501") | state.starting("54")),
         Case(names, VALIDATION, when=state.starting("22")),
-        Case(names, INTERNAL, when=state.starting("25", "42") | state.among("0A000")),
+        Case(names, CONTRACT, when=state.starting("P0", "44")),
+        Case(names, INTERNAL, when=state.starting("21", "24", "25", "26", "34", "3F", "42") | state.among("0A000")),
     )

@@ -104,6 +104,8 @@ _BUILTINS = library(
         when=_ERRNO.among("EADDRINUSE", "EROFS", "ENAMETOOLONG", "ELOOP", "ENOTEMPTY", "EXDEV"),
     ),
     Case("OSError", DOWNSTREAM, when=_ERRNO.among("ENOSPC", "EIO", "EDQUOT")),
+    # Our own misuse of a file or a socket.
+    Case("OSError", INTERNAL, when=_ERRNO.among("EBADF", "EINVAL", "ENOTSOCK", "EISCONN", "EMSGSIZE", "EFAULT")),
     # Libraries that only borrow OSError set no number.
     Case("OSError", TRANSIENT, when=_NO_ERRNO, chain=True),
     Case("OSError UnicodeDecodeError", DOWNSTREAM),

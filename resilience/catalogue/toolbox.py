@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from resilience._core.reading import ask, read
 from resilience.catalogue.conditions import Condition, Told
 from resilience.catalogue.families import (
     AMBIGUOUS,
@@ -69,8 +70,13 @@ _VALIDATORS = (
 
 
 # ------------------------------------------------------------------------------------------------ what wraps a call
+def _is_pending(exc: Any) -> bool:
+    # Asking an attempt that is not done would wait for it.
+    return ask(read(exc.last_attempt, "done")) is False
+
+
 def _last_error(exc: Any) -> object:
-    return exc.last_attempt.exception()
+    return None if _is_pending(exc) else exc.last_attempt.exception()
 
 
 _RETRIERS = library(
@@ -79,7 +85,9 @@ _RETRIERS = library(
     Case(
         "RetryError",
         DOWNSTREAM,
-        when=Condition("the last attempt returned a value", lambda exc: not exc.last_attempt.failed),
+        when=Condition(
+            "the last attempt returned a value", lambda exc: not _is_pending(exc) and not exc.last_attempt.failed
+        ),
     ),
     Case("RetryError", TRANSIENT, unwrap=_last_error),
     Case("TryAgain", TRANSIENT),
@@ -114,7 +122,7 @@ _SSH = library(
     Case("AuthenticationException", DOWNSTREAM, CLIENT_FAULT, CONFIG),
     # Its errno is None; a failure for each address is in `errors`.
     Case("NoValidConnectionsError", TRANSIENT, UNSENT),
-    Case("ProxyCommandFailure", TRANSIENT, UNSENT),
+    Case("ProxyCommandFailure", TRANSIENT, AMBIGUOUS),
     Case("ChannelException", TRANSIENT),
     Case("SSHException", TRANSIENT, chain=True),
 )
@@ -123,7 +131,8 @@ _DNS = library(
     "dns",
     Case("NXDOMAIN NoAnswer YXDOMAIN", DOWNSTREAM, CONFIG),
     Case("NoResolverConfiguration", DOWNSTREAM, CONFIG),
-    Case("LifetimeTimeout Timeout NoNameservers", TRANSIENT, UNSENT),
+    Case("LifetimeTimeout NoNameservers", TRANSIENT, UNSENT),
+    Case("Timeout", TRANSIENT),
     Case("SyntaxError", VALIDATION),
     Case("BadResponse FormError UnexpectedSource DNSException", DOWNSTREAM),
 )

@@ -90,9 +90,14 @@ def grpc_wait(exc: Any) -> float | None:
     return None
 
 
+def is_running(call: object) -> bool:
+    """Whether a gRPC call, which is its own exception, still goes on: asking it anything would wait for its end."""
+    return ask(read(call, "is_active")) is True
+
+
 def _metadata(exc: Any) -> Iterable[tuple[object, object]]:
     """The trailing metadata, as far as anybody needs to look."""
-    found: Iterable[tuple[object, object]] = exc.trailing_metadata() or ()
+    found: Iterable[tuple[object, object]] = () if is_running(exc) else exc.trailing_metadata() or ()
     return islice(found, _MOST)
 
 

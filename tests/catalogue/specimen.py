@@ -51,7 +51,7 @@ _FACTS = (
     *("sqlite_errorcode", "sqlstate", "status", "status_code", "trailing_metadata", "type"),
 )
 # Methods without arguments that only tell something.
-_TELLING = ("code", "details", "exception", "fatal", "name", "retriable", "trailing_metadata")
+_TELLING = ("code", "details", "done", "exception", "fatal", "name", "retriable", "trailing_metadata")
 # Where None says something: no close frame was received.
 _MAY_BE_NONE = ("rcvd",)
 _LABELS = ("RetryableWriteError", "TransientTransactionError")

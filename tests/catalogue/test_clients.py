@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from resilience import Registry, breaker, retry, timeout, use_registry
+from resilience import Registry, breaker, compose, retry, timeout, use_registry
 from resilience.catalogue import sdk_retries
 
 
@@ -26,14 +26,22 @@ def stainless(number=2, package="openai"):
     return stand_in(f"{package}.Client", base, max_retries=number)
 
 
-def urllib3_retry(total=3, connect=None, read=None, status=None):
-    return SimpleNamespace(total=total, connect=connect, read=read, status=status)
+def urllib3_retry(total=3, connect=None, read=None, status=None, other=None, forcelist=()):
+    return SimpleNamespace(
+        total=total, connect=connect, read=read, status=status, other=other, status_forcelist=forcelist
+    )
 
 
-def boto(**retries):
+def boto(service="s3", **retries):
     base = type("BaseClient", (), {"__module__": "botocore.client"})
     return stand_in(
-        "botocore.client.S3", base, meta=SimpleNamespace(config=SimpleNamespace(retries=retries or None), client=None)
+        "botocore.client.S3",
+        base,
+        meta=SimpleNamespace(
+            config=SimpleNamespace(retries=retries or None),
+            client=None,
+            service_model=SimpleNamespace(service_name=service),
+        ),
     )
 
 
@@ -69,6 +77,7 @@ CLIENTS = {
     "boto standard": (boto(mode="standard"), 2),
     "boto legacy": (boto(mode="legacy"), 4),
     "boto before modes": (boto(), 4),
+    "boto legacy dynamodb": (boto("dynamodb", mode="legacy"), 9),
     "boto attempts": (boto(mode="standard", total_max_attempts=1), 0),
     "boto max_attempts": (boto(max_attempts=7), 7),
     "boto resource": (
@@ -99,6 +108,20 @@ CLIENTS = {
         ),
         0,
     ),
+    "elasticsearch namespace, off": (
+        stand_in(
+            "elasticsearch._sync.client.utils.NamespacedClient",
+            _client=SimpleNamespace(_max_retries=0, transport=SimpleNamespace(max_retries=3)),
+        ),
+        0,
+    ),
+    "opensearch namespace": (
+        stand_in(
+            "opensearchpy.client.utils.NamespacedClient",
+            client=SimpleNamespace(transport=SimpleNamespace(max_retries=3)),
+        ),
+        3,
+    ),
     "elasticsearch namespace": (
         stand_in(
             "elasticsearch._sync.client._base.BaseClient",
@@ -120,6 +143,11 @@ CLIENTS = {
         ),
         sys.maxsize,
     ),
+    "redis 5, on a timeout": (
+        stand_in("redis.client.Redis", connection_pool=SimpleNamespace(connection_kwargs={"retry_on_timeout": True})),
+        1,
+    ),
+    "aiohttp": (stand_in("aiohttp.client.ClientSession", _retry_connection=True), 1),
     "redis without": (
         stand_in("valkey.client.Valkey", connection_pool=SimpleNamespace(connection_kwargs={})),
         0,
@@ -147,7 +175,22 @@ CLIENTS = {
     "urllib3 off": (stand_in("urllib3.PoolManager", connection_pool_kw={"retries": False}), 0),
     "urllib3 number": (stand_in("urllib3.PoolManager", connection_pool_kw={"retries": 5}), 5),
     "urllib3 pool": (stand_in("urllib3.HTTPConnectionPool", retries=urllib3_retry(7, connect=2)), 7),
-    "urllib3 parts": (stand_in("urllib3.HTTPConnectionPool", retries=urllib3_retry(None, connect=2, read=4)), 4),
+    "urllib3 parts": (stand_in("urllib3.HTTPConnectionPool", retries=urllib3_retry(None, connect=2, read=4)), 6),
+    "urllib3 shares": (
+        stand_in("urllib3.HTTPConnectionPool", retries=urllib3_retry(10, connect=0, read=1, other=0)),
+        1,
+    ),
+    "urllib3 shares and statuses": (
+        stand_in(
+            "urllib3.HTTPConnectionPool",
+            retries=urllib3_retry(10, connect=0, read=1, other=0, status=2, forcelist={503}),
+        ),
+        3,
+    ),
+    "urllib3 a share that is open": (
+        stand_in("urllib3.HTTPConnectionPool", retries=urllib3_retry(10, connect=0, read=1)),
+        10,
+    ),
     "urllib3 no end": (stand_in("urllib3.HTTPConnectionPool", retries=urllib3_retry(None)), sys.maxsize),
     "urllib3 total off": (stand_in("urllib3.HTTPConnectionPool", retries=urllib3_retry(False)), 0),
     "requests": (
@@ -202,6 +245,13 @@ def warnings(caplog):
     return lambda: [record.getMessage() for record in caplog.records if "attempts multiply" in record.getMessage()]
 
 
+CLIENT = stainless()
+
+
+def uses_a_global():
+    return CLIENT.max_retries
+
+
 def shapes():
     """Ways in which a call may hold a client."""
     client = stainless()
@@ -230,6 +280,9 @@ def shapes():
         "async": lambda wrapped=again(asynchronous): asyncio.run(wrapped(client)),
         "with a breaker": lambda wrapped=again(breaker("llm")(plain)): wrapped(client),
         "with a timeout": lambda wrapped=again(timeout(5)(asynchronous)): asyncio.run(wrapped(client)),
+        "closure": lambda wrapped=again(lambda: client.max_retries): wrapped(),
+        "global": lambda wrapped=again(uses_a_global): wrapped(),
+        "any callable": lambda wrapped=compose(again): wrapped.call(service.ask),
         "by the plan": lambda wrapped=again(breaker("llm", account="call")(plain)): wrapped(client),
     }
 
@@ -288,6 +341,59 @@ def test_the_first_attempt_fails_like_any_other(warnings):
     assert "answer" == ask(client, 1, key=2)
     assert [(client, (1,), {"key": 2})] * 3 == seen
     assert 1 == len(warnings())
+
+
+def test_a_client_that_can_not_be_stopped_is_not_told(warnings):
+    """Nobody could follow the advice."""
+    retry(2, idempotent=True)(lambda session: None)(stand_in("aiohttp.client.ClientSession", _retry_connection=True))
+
+    assert [] == warnings()
+
+
+@pytest.mark.parametrize(
+    ("client", "attempts"),
+    [
+        (stainless(2), 1),
+        (stainless(0), 3),
+        (object(), 3),
+        # Repeats connects only, or what is idempotent.
+        (stand_in("urllib3.PoolManager", connection_pool_kw={}), 3),
+    ],
+)
+def test_nothing_is_sure_under_a_client_that_retries(client, attempts, warnings):
+    """Its last request was refused; what became of those before it nobody says."""
+    made = []
+
+    @retry(3, safe_only=True, wait=0)
+    def ask(client):
+        made.append(client)
+        raise ConnectionRefusedError
+
+    with pytest.raises(ConnectionRefusedError):
+        ask(client)
+
+    assert attempts == len(made)
+    if attempts == 1:
+        assert "safe_only repeats nothing" in warnings()[0]
+
+
+def test_a_circle_of_partials(warnings):
+    """Partials of partials, and one that holds itself."""
+    inner = partial(print)
+    for _ in range(2_000):
+        inner = partial(lambda *args: "answer", inner)
+    inner.keywords["me"] = inner
+
+    assert "answer" == retry(2, idempotent=True)(lambda *args: "answer")(inner)
+
+
+def test_a_class_without_a_module(warnings):
+    """Made by `exec` where there is no name to take it from."""
+    space = {"__builtins__": {"__build_class__": __build_class__, "object": object, "type": type}}
+    exec("Odd = type('Odd', (), {})", space)
+
+    assert sdk_retries(space["Odd"]()) is None
+    assert "answer" == retry(2, idempotent=True)(lambda odd: "answer")(space["Odd"]())
 
 
 def test_hostile_arguments_do_no_harm(warnings):

@@ -770,8 +770,8 @@ def test_conditions_below_stop_there_too():
     """Nor does it count as hidden below a connection error."""
     handled = KeyError()
 
-    assert DOWNSTREAM is kind_of(during(ConnectionError(), handled))
-    assert TRANSIENT is kind_of(during(ConnectionError(), handled), handled=handled)
+    assert DOWNSTREAM is kind_of(carrying(ConnectionError(), cause=handled))
+    assert TRANSIENT is kind_of(carrying(ConnectionError(), cause=handled), handled=handled)
 
 
 def below_of(exc, handled=None):
@@ -787,10 +787,30 @@ def test_what_a_condition_sees_below():
     exc, slow = Odd(), chained(TimeoutError(), KeyError())
     deep = during(KeyError(), exc)
     near = carrying(ValueError(deep), cause=slow)
-    exc.__cause__, exc.__context__ = slow, near
+    exc.__cause__, exc.reason = slow, near
 
     assert [slow, near, deep] == below_of(exc)
     assert [slow] == below_of(exc, handled=near)
+
+
+def test_contexts_that_a_condition_sees_below():
+    """An error of the system, while which a library raised its own; nothing that merely came before."""
+    system, library = ConnectionRefusedError(), Odd()
+
+    assert [system] == below_of(during(Odd(), system))
+    # The first of two calls to the same or to another remote.
+    assert [] == below_of(during(Odd(), library))
+    assert [] == below_of(during(Odd(), during(Odd(), system)))
+    # What the system itself raises is about nothing else.
+    assert [system] == below_of(chained(Odd(), during(system, TimeoutError())))
+    # A cause was named: the context is another matter.
+    named = chained(Odd(), library)
+    named.__context__ = system
+    assert [library] == below_of(named)
+    # `from None` stands where one error is turned into another.
+    turned = during(Odd(), library)
+    turned.__suppress_context__ = True
+    assert [library] == below_of(turned)
 
 
 def test_a_condition_sees_no_more_than_the_budget_below():
@@ -1497,7 +1517,7 @@ def test_a_bare_instance_is_answered_at_once(monkeypatch):
     ("exc", "kind"),
     [
         (chained(ConnectionError(), KeyError()), DOWNSTREAM),
-        (during(ConnectionError(), KeyError()), DOWNSTREAM),
+        (during(ConnectionError(), KeyError()), TRANSIENT),
         (ConnectionError(KeyError()), DOWNSTREAM),
         (carrying(ConnectionError(), cause=KeyError()), DOWNSTREAM),
         (carrying(ConnectionError(), fault_kind=CONTRACT), CONTRACT),
