@@ -120,7 +120,8 @@ class Site:
             self._told.add(name)
             warn(
                 "%s: %s is no fault that any rule knows, so it is never retried and never opens a circuit; "
-                "if it means the remote failed, say so: classifier.add(%s, FaultKind.DOWNSTREAM)",
+                "if it means that the remote failed, say so: put fault_kind = FaultKind.TRANSIENT on it, or "
+                "resilience.catalogue.default_classifier().add(%s, FaultKind.TRANSIENT)",
                 self.label,
                 name,
                 kind.__qualname__,

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from resilience._core.headers import entry
-from resilience.catalogue.conditions import Field, inside
+from resilience._core.reading import members_of, plain_text
+from resilience.catalogue.conditions import Condition, Field, inside
 from resilience.catalogue.evidence import LOST, PERMANENT, TLS_CUT, TLS_PERMANENT
 from resilience.catalogue.families import (
     AMBIGUOUS,
@@ -41,6 +42,19 @@ def _put_code(exc: Any, value: str) -> None:
 
 
 _CODE = Field("error code", _code_of, _put_code)
+
+_PASSING = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"})
+
+
+def _only_passing(exc: Any) -> bool:
+    codes = {
+        plain_text(entry(reason, "Code"), 64) for reason in members_of(entry(exc.response, "CancellationReasons"), 128)
+    }
+    codes -= {"None", None}
+    return bool(codes) and codes <= _PASSING
+
+
+_ONLY_PASSING = Condition("all reasons are conflicts with another transaction, or throttling", _only_passing)
 
 _CLIENT_ERROR = (
     Case(
@@ -85,6 +99,13 @@ _CLIENT_ERROR = (
             "OperationAborted",
             "ConcurrentModificationException",
         ),
+    ),
+    # Cancelled for reasons that pass.
+    Case(
+        "ClientError",
+        TRANSIENT,
+        CONTENTION,
+        when=_CODE.among("TransactionCanceledException") & _ONLY_PASSING,
     ),
     Case(
         "ClientError",
@@ -184,7 +205,13 @@ RULES = (
         Case("CapacityNotAvailableError", TRANSIENT, LOCAL),
         Case("UnauthorizedSSOTokenError LoginRefreshRequired", DOWNSTREAM, CLIENT_FAULT),
         Case("ParamValidationError ValidationError", VALIDATION),
-        Case("ChecksumError", DOWNSTREAM),
+        Case("ChecksumError ResponseParserError", DOWNSTREAM),
+        # A garbled event stream.
+        Case(
+            "ParserError ChecksumMismatch InvalidPayloadLength InvalidHeadersLength DuplicateHeader "
+            "NoInitialResponseError",
+            DOWNSTREAM,
+        ),
         Case("WaiterError", DOWNSTREAM, chain=True),
         Case("StubAssertionError", INTERNAL),
         Case("BotoCoreError", DOWNSTREAM),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from resilience._core.config import BreakerConfig
 from resilience._core.faults import may_retry, verdict_of
-from resilience._core.reading import name_of
+from resilience._core.reading import ask, has_base, name_of
 from resilience._core.unwrap import Walk
 from resilience._words import FaultFlag, FaultKind, Verdict
 from resilience.catalogue.homes import HOMES, rules_of
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from resilience._core.rule import Rule
     from resilience._core.rules import Classifier
 
+LONGEST_WAIT = 60.0
+"""The default of `max_retry_after`, in seconds."""
+_REJECTED = ("resilience", "RejectedError")
 _RETRY_ON = frozenset({FaultKind.TRANSIENT})
 
 
@@ -60,6 +63,10 @@ class Explanation(NamedTuple):
             return "yes, if the function is idempotent"
         if FaultFlag.QUOTA in flags:
             return "no: no wait cures it"
+        if self.fault.retry_after is not None and self.fault.retry_after > LONGEST_WAIT:
+            return f"no: the wait is longer than {LONGEST_WAIT:g} s, the default of max_retry_after"
+        if self.fault.kind is FaultKind.TRANSIENT:
+            return "no: a call that was refused is not repeated"
         if self.fault.kind is FaultKind.DOWNSTREAM and FaultFlag.CLIENT_FAULT not in flags:
             return "no, unless retry_on names DOWNSTREAM: it would end the same"
         return "no"
@@ -98,16 +105,19 @@ def explanation_of(exc: BaseException, rules: Classifier) -> Explanation:
     """How `rules` come to the fault of an exception; see `resilience.catalogue.explain`."""
     watched = _Watched(rules)
     fault = rules.classify(exc)
-    watched.classify(exc)
+    # A rule of somebody's may raise.
+    ask(watched.classify, exc)
     why, rule = watched.reason(exc, fault)
     config = BreakerConfig()
+    repeated = may_retry(fault, retry_on=_RETRY_ON, idempotent=True, safe_only=False)
+    patient = fault.retry_after is None or fault.retry_after <= LONGEST_WAIT
     return Explanation(
         ".".join(name_of(type(exc))),
         fault,
         why,
         "" if rule is None else _shown(rule.match),
         _family_of(rule),
-        may_retry(fault, retry_on=_RETRY_ON, idempotent=True, safe_only=False),
+        repeated and patient and not has_base(type(exc), *_REJECTED),
         verdict_of(fault, trip_on=frozenset(config.trip_on), trip_on_status=frozenset(config.trip_on_status)),
         _source_of(fault, rule),
     )
@@ -159,7 +169,7 @@ class _Watched(Walk):
         """What decided about `exc`, in words, and the rule if it was one."""
         if FaultFlag.UNCLASSIFIED in fault.flags and not fault.leaves:
             return "no rule knows it, nor what lies inside it: INTERNAL, never retried and never counted", None
-        told = [step for step in self.steps if step.fault == fault]
+        told = [step for step in self.steps if _alike(step.fault, fault)]
         own = [step for step in told if step.exc is exc]
         if not own:
             if told and told[-1].how == "group":
@@ -190,6 +200,17 @@ class _Watched(Walk):
 
 
 _NOBODY = Exception()
+
+
+def _alike(one: Fault, other: Fault) -> bool:
+    """Whether both say the same, but for a promise that is taken back on the way up."""
+    return (one.kind, one.flags - {FaultFlag.UNSENT}, one.status, one.code, one.origin) == (
+        other.kind,
+        other.flags - {FaultFlag.UNSENT},
+        other.status,
+        other.code,
+        other.origin,
+    )
 
 
 def _without_shortcuts(profile: Profile) -> Profile:
@@ -224,7 +245,7 @@ def _family_of(rule: Rule | None) -> str:
 def _source_of(fault: Fault, rule: Rule | None) -> str:
     if fault.kind not in (FaultKind.TRANSIENT, FaultKind.DOWNSTREAM):
         return "none: a wait would change nothing"
-    usual = "the response headers (retry-after-ms, x-ms-retry-after-ms, x-amz-retry-after, retry-after), where there are any"
+    usual = "the response headers (retry-after-ms, x-ms-retry-after-ms, x-amz-retry-after, retry-after, else the reset of a spent rate limit)"
     if rule is None or not (rule.retry_after or rule.headers):
         return usual
     return f"{text_of(rule.retry_after or rule.headers)}, else {usual}"

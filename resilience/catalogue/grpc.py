@@ -32,7 +32,8 @@ def _status_of(exc: Any) -> object:
 def _put_status(exc: Any, value: str) -> None:
     from types import SimpleNamespace
 
-    exc.code = lambda: SimpleNamespace(name=value)
+    name = _BY_NUMBER[int(value)] if value.isdecimal() and int(value) < len(_BY_NUMBER) else value.upper()
+    exc.code = lambda: SimpleNamespace(name=name)
 
 
 def _details_of(exc: Any) -> str:
@@ -44,6 +45,12 @@ def _put_details(exc: Any, value: str) -> None:
     exc.details = lambda: value
 
 
+# grpc/status.h.
+_BY_NUMBER = (
+    *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS"),
+    *("PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED"),
+    *("INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED"),
+)
 _STATUS = Field("gRPC status", _status_of, _put_status)
 _DETAILS = Field("details", _details_of, _put_details, role="text")
 

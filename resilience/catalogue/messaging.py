@@ -43,96 +43,102 @@ _FATAL = Condition("it is fatal", lambda exc: exc.args[0].fatal() is True)
 # Set by the transactional API only.
 _RETRIABLE = Condition("it is retriable", lambda exc: exc.args[0].retriable() is True)
 
+_KAFKA_EXCEPTION = (
+    Case("KafkaException", CONTRACT, when=_FATAL),
+    Case("KafkaException", TRANSIENT, when=_RETRIABLE),
+    Case("KafkaException", TRANSIENT, SATURATION, when=_NAME.among("_QUEUE_FULL")),
+    # librdkafka repeats most of these itself until delivery.timeout.ms.
+    Case(
+        "KafkaException",
+        TRANSIENT,
+        when=_NAME.among(
+            "_TRANSPORT",
+            "_ALL_BROKERS_DOWN",
+            "_RESOLVE",
+            "_RETRY",
+            "LEADER_NOT_AVAILABLE",
+            "NOT_LEADER_FOR_PARTITION",
+            "BROKER_NOT_AVAILABLE",
+            "REPLICA_NOT_AVAILABLE",
+            "NETWORK_EXCEPTION",
+            "COORDINATOR_LOAD_IN_PROGRESS",
+            "COORDINATOR_NOT_AVAILABLE",
+            "NOT_COORDINATOR",
+            "NOT_CONTROLLER",
+            "NOT_ENOUGH_REPLICAS",
+            "KAFKA_STORAGE_ERROR",
+            "THROTTLING_QUOTA_EXCEEDED",
+            "UNKNOWN_TOPIC_OR_PART",
+        ),
+    ),
+    Case(
+        "KafkaException",
+        TRANSIENT,
+        AMBIGUOUS,
+        when=_NAME.among(
+            "_TIMED_OUT",
+            "_MSG_TIMED_OUT",
+            "_TIMED_OUT_QUEUE",
+            "REQUEST_TIMED_OUT",
+            "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+        ),
+    ),
+    # The consumer group moves.
+    Case(
+        "KafkaException",
+        TRANSIENT,
+        CONTENTION,
+        when=_NAME.among("REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID"),
+    ),
+    Case(
+        "KafkaException",
+        DOWNSTREAM,
+        CLIENT_FAULT,
+        when=_NAME.among(
+            "TOPIC_AUTHORIZATION_FAILED",
+            "GROUP_AUTHORIZATION_FAILED",
+            "CLUSTER_AUTHORIZATION_FAILED",
+            "SASL_AUTHENTICATION_FAILED",
+            "_AUTHENTICATION",
+        ),
+    ),
+    Case("KafkaException", DOWNSTREAM, CONFIG, when=_NAME.among("_SSL")),
+    Case(
+        "KafkaException",
+        VALIDATION,
+        when=_NAME.among("MSG_SIZE_TOO_LARGE", "INVALID_MSG", "INVALID_MSG_SIZE", "TOPIC_EXCEPTION"),
+    ),
+    # Another producer took over.
+    Case(
+        "KafkaException",
+        CONTRACT,
+        when=_NAME.among("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "_FATAL"),
+    ),
+    Case("KafkaException", CONTROL, when=_NAME.among("_PARTITION_EOF")),
+    # We are closing.
+    Case(
+        "KafkaException",
+        INTERRUPTED,
+        LOCAL,
+        when=_NAME.among("_DESTROY", "_PURGE_QUEUE", "_PURGE_INFLIGHT"),
+    ),
+    # _MAX_POLL_EXCEEDED: our handler is too slow.
+    Case("KafkaException", INTERNAL, when=_NAME.among("_INVALID_ARG", "_STATE", "_MAX_POLL_EXCEEDED")),
+    Case("KafkaException", DOWNSTREAM),
+)
+
 _CONFLUENT = (
     *library(
         "cimpl",
-        Case("KafkaException", CONTRACT, when=_FATAL),
-        Case("KafkaException", TRANSIENT, when=_RETRIABLE),
-        Case("KafkaException", TRANSIENT, SATURATION, when=_NAME.among("_QUEUE_FULL")),
-        # librdkafka repeats most of these itself until delivery.timeout.ms.
-        Case(
-            "KafkaException",
-            TRANSIENT,
-            when=_NAME.among(
-                "_TRANSPORT",
-                "_ALL_BROKERS_DOWN",
-                "_RESOLVE",
-                "_RETRY",
-                "LEADER_NOT_AVAILABLE",
-                "NOT_LEADER_FOR_PARTITION",
-                "BROKER_NOT_AVAILABLE",
-                "REPLICA_NOT_AVAILABLE",
-                "NETWORK_EXCEPTION",
-                "COORDINATOR_LOAD_IN_PROGRESS",
-                "COORDINATOR_NOT_AVAILABLE",
-                "NOT_COORDINATOR",
-                "NOT_CONTROLLER",
-                "NOT_ENOUGH_REPLICAS",
-                "KAFKA_STORAGE_ERROR",
-                "THROTTLING_QUOTA_EXCEEDED",
-                "UNKNOWN_TOPIC_OR_PART",
-            ),
-        ),
-        Case(
-            "KafkaException",
-            TRANSIENT,
-            AMBIGUOUS,
-            when=_NAME.among(
-                "_TIMED_OUT",
-                "_MSG_TIMED_OUT",
-                "_TIMED_OUT_QUEUE",
-                "REQUEST_TIMED_OUT",
-                "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
-            ),
-        ),
-        # The consumer group moves.
-        Case(
-            "KafkaException",
-            TRANSIENT,
-            CONTENTION,
-            when=_NAME.among("REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID"),
-        ),
-        Case(
-            "KafkaException",
-            DOWNSTREAM,
-            CLIENT_FAULT,
-            when=_NAME.among(
-                "TOPIC_AUTHORIZATION_FAILED",
-                "GROUP_AUTHORIZATION_FAILED",
-                "CLUSTER_AUTHORIZATION_FAILED",
-                "SASL_AUTHENTICATION_FAILED",
-                "_AUTHENTICATION",
-            ),
-        ),
-        Case("KafkaException", DOWNSTREAM, CONFIG, when=_NAME.among("_SSL")),
-        Case(
-            "KafkaException",
-            VALIDATION,
-            when=_NAME.among("MSG_SIZE_TOO_LARGE", "INVALID_MSG", "INVALID_MSG_SIZE", "TOPIC_EXCEPTION"),
-        ),
-        # Another producer took over.
-        Case(
-            "KafkaException",
-            CONTRACT,
-            when=_NAME.among("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "_FATAL"),
-        ),
-        Case("KafkaException", CONTROL, when=_NAME.among("_PARTITION_EOF")),
-        # We are closing.
-        Case(
-            "KafkaException",
-            INTERRUPTED,
-            LOCAL,
-            when=_NAME.among("_DESTROY", "_PURGE_QUEUE", "_PURGE_INFLIGHT"),
-        ),
-        # _MAX_POLL_EXCEEDED: our handler is too slow.
-        Case("KafkaException", INTERNAL, when=_NAME.among("_INVALID_ARG", "_STATE", "_MAX_POLL_EXCEEDED")),
-        Case("KafkaException", DOWNSTREAM),
+        *_KAFKA_EXCEPTION,
         Case("ConcurrentModificationException IllegalStateException", INTERNAL),
         code=_NAME.get,
         has_status=False,
     ),
     *library(
         "confluent_kafka",
+        # Its real home is `cimpl`; people write this one.
+        *_KAFKA_EXCEPTION,
         # A message that can't be read stays unreadable.
         Case("ValueDeserializationError KeyDeserializationError", DOWNSTREAM),
         Case("ValueSerializationError KeySerializationError SerializationError", VALIDATION),
@@ -158,21 +164,19 @@ _AIOKAFKA = library(
     Case("BrokerNotAvailableError ReplicaNotAvailableError", TRANSIENT),
     Case(
         "RebalanceInProgressError IllegalGenerationError UnknownMemberIdError CommitFailedError MemberIdRequired "
-        "MemberIdRequiredError ConcurrentTransactions",
+        "ConcurrentTransactions",
         TRANSIENT,
         CONTENTION,
     ),
     Case(
         "TopicAuthorizationFailedError GroupAuthorizationFailedError ClusterAuthorizationFailedError "
-        "SaslAuthenticationFailed AuthenticationFailedError TransactionalIdAuthorizationFailed "
-        "AuthorizationError SaslAuthenticationFailedError TransactionalIdAuthorizationFailedError",
+        "SaslAuthenticationFailed AuthenticationFailedError TransactionalIdAuthorizationFailed",
         DOWNSTREAM,
         CLIENT_FAULT,
     ),
     Case("MessageSizeTooLargeError RecordTooLargeError RecordListTooLargeError InvalidTopicError", VALIDATION),
     Case(
-        "ProducerFenced InvalidProducerEpoch TransactionCoordinatorFenced ProducerFencedError "
-        "InvalidProducerEpochError TransactionCoordinatorFencedError",
+        "ProducerFenced InvalidProducerEpoch TransactionCoordinatorFenced",
         CONTRACT,
     ),
     Case("IllegalStateError IllegalArgumentError IllegalOperation", INTERNAL),
@@ -182,6 +186,20 @@ _AIOKAFKA = library(
     Case("ProducerClosed", INTERNAL),
     Case("KafkaError", TRANSIENT, when=flag("retriable")),
     Case("KafkaError", DOWNSTREAM),
+    has_status=False,
+)
+
+
+# kafka-python has renamed its classes from release to release.
+_KAFKA_PYTHON = library(
+    "kafka",
+    Case("MemberIdRequiredError", TRANSIENT, CONTENTION),
+    Case(
+        "AuthorizationError SaslAuthenticationFailedError TransactionalIdAuthorizationFailedError",
+        DOWNSTREAM,
+        CLIENT_FAULT,
+    ),
+    Case("ProducerFencedError InvalidProducerEpochError TransactionCoordinatorFencedError", CONTRACT),
     has_status=False,
 )
 
@@ -294,4 +312,4 @@ _CELERY = (
     ),
 )
 
-RULES = (*_CONFLUENT, *_AIOKAFKA, *_AMQP, *_CELERY)
+RULES = (*_CONFLUENT, *_AIOKAFKA, *_KAFKA_PYTHON, *_AMQP, *_CELERY)

@@ -38,6 +38,9 @@ _REDIS = library(
         "ConnectionError", TRANSIENT, SATURATION, UNSENT, when=says("No connection available", "Too many connections")
     ),
     Case("ConnectionError", DOWNSTREAM, CONFIG, below=PERMANENT),
+    Case("ConnectionError", TRANSIENT, UNSENT, when=says("max number of clients reached")),
+    # Sentinel knows no primary at the moment.
+    Case("MasterNotFoundError SlaveNotFoundError", TRANSIENT, UNSENT),
     Case("ConnectionError", TRANSIENT, UNSENT, below=caused_by("builtins:ConnectionRefusedError")),
     Case("ConnectionError TimeoutError", TRANSIENT, AMBIGUOUS),
     # READONLY: the primary that we are connected to has become a replica.

@@ -33,7 +33,7 @@ def sqlstate_of(exc: Any) -> object:
 
 
 def _put_sqlstate(exc: Any, value: str) -> None:
-    exc.sqlstate = value
+    exc.sqlstate = value.upper()
 
 
 SQLSTATE = Field("SQLSTATE", sqlstate_of, _put_sqlstate)

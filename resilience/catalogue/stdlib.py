@@ -30,16 +30,28 @@ from resilience.catalogue.families import (
 
 # ------------------------------------------------------------------------------------------------ facts
 def _put_errno(exc: Any, value: str) -> None:
-    exc.errno = getattr(errno, value, None)
+    exc.errno = int(value) if value.isdecimal() else getattr(errno, value, None)
 
 
 _ERRNO = Field("errno", lambda exc: errno.errorcode[exc.errno], _put_errno)
 _NO_ERRNO = Condition("there is no errno", lambda exc: exc.errno is None)
 
 
+def _put_resolver_code(exc: Any, value: str) -> None:
+    import socket
+
+    number = value.removeprefix("-").isdecimal()
+    exc.args = (int(value) if number else getattr(socket, value, None), *exc.args)
+
+
+_RESOLVER_CODE = Field("resolver's code", lambda exc: None, _put_resolver_code)
+
+
 def _resolver(*names: str) -> Condition:
     """Whether a resolver's code is one of these constants, whose numbers differ by platform."""
-    return Condition(f"the code is one of {', '.join(names)}", lambda exc: resolver_code(exc, *names))
+    return Condition(
+        f"the code is one of {', '.join(names)}", lambda exc: resolver_code(exc, *names), (_RESOLVER_CODE,)
+    )
 
 
 def _sqlite(*codes: int, texts: tuple[str, ...]) -> Condition:

@@ -57,7 +57,9 @@ _RUNTIMES = (
 
 _VALIDATORS = (
     *library(
-        "pydantic_core", Case("ValidationError PydanticSerializationError", VALIDATION), Case("SchemaError", INTERNAL)
+        "pydantic_core pydantic",
+        Case("ValidationError PydanticSerializationError", VALIDATION),
+        Case("SchemaError", INTERNAL),
     ),
     *library("pydantic", Case("PydanticUserError PydanticUndefinedAnnotation", INTERNAL)),
     *library(

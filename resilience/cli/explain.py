@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from resilience.catalogue import explain
 from resilience.catalogue.listing import listing
-from resilience.catalogue.stand_ins import is_named, stand_in
+from resilience.catalogue.stand_ins import is_named, stand_in, unread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,10 +35,10 @@ def explanation(
     explained = explain(exc)
     if as_json:
         return json.dumps(explained.as_dict(), indent=2)
-    lines = _lines(explained)
-    if not load and "." in name and not is_named(name) and not explained.rule:
-        lines.append("note          no rule is about this class, and its bases are not known: --import looks at them")
-    return "\n".join(lines)
+    notes = unread(name, status=status, code=code, message=message, load=load)
+    if not load and "." in name and not is_named(name) and not explained.rule and status is None:
+        notes.insert(0, "no rule is about this class, and its bases are not known: --import looks at them")
+    return "\n".join([*_lines(explained), *(f"note          {note}" for note in notes)])
 
 
 def _lines(explained: Explanation) -> list[str]:
@@ -53,7 +53,7 @@ def _lines(explained: Explanation) -> list[str]:
         f"retry after   {explained.retry_after_source}",
     ]
     if fault.retry_after is not None:
-        lines.append(f"              here: {fault.retry_after:g} s")
+        lines.append(f"              here: {fault.retry_after:,.10g} s")
     return lines
 
 

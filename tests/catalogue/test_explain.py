@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 
 import pytest
 import rows
 
-from resilience import Classifier, ConfigurationError, Fault, FaultFlag, FaultKind, classify
+from resilience import Classifier, ConfigurationError, Fault, FaultFlag, FaultKind, classify, retry
 from resilience._core.rule import spellings
 from resilience._words import Verdict
 from resilience.catalogue import explain
+from resilience.catalogue.explaining import LONGEST_WAIT
 from resilience.catalogue.listing import listing
-from resilience.catalogue.stand_ins import is_named, stand_in
+from resilience.catalogue.stand_ins import is_named, stand_in, unread
 
 
 class Odd(Exception):
@@ -166,6 +168,53 @@ def test_as_plain_data():
     } == {name: value for name, value in told.items() if name != "retry_after_source"}
 
 
+def test_a_wait_that_is_a_date():
+    """Measured against now, it is another number at each look; the reason stays."""
+    error = stand_in("httpx.HTTPStatusError", status=503, headers={"Retry-After": "Wed, 21 Oct 2099 07:28:00 GMT"})
+
+    explained = explain(error)
+
+    assert "the HTTP status 503" == explained.why
+    assert not explained.retried
+    assert "no: the wait is longer than 60 s, the default of max_retry_after" == explained.retried_in_words
+
+
+def test_the_longest_wait_is_that_of_the_policy():
+    """What `explain` says of a retry with its defaults."""
+    assert LONGEST_WAIT == inspect.signature(retry).parameters["max_retry_after"].default
+
+
+@pytest.mark.parametrize("name", ["resilience.CircuitOpenError", "resilience.BulkheadFullError"])
+def test_a_refusal_is_not_repeated(name):
+    """Whatever its kind: an open circuit is not asked again and again."""
+    explained = explain(stand_in(name))
+
+    assert (False, "no: a call that was refused is not repeated") == (explained.retried, explained.retried_in_words)
+
+
+def test_a_promise_that_is_taken_back_on_the_way():
+    """What came before vouches for nothing, and is found all the same."""
+    error = Odd()
+    error.__context__ = stand_in("httpx.ConnectError")
+
+    explained = explain(error)
+
+    assert "what lies inside it: httpx.ConnectError, by the rule for httpx.ConnectError" == explained.why
+    assert FaultFlag.UNSENT not in explained.fault.flags
+
+
+def test_a_rule_that_raises():
+    """It makes its exception INTERNAL, and the explanation says no more."""
+
+    def broken(error):
+        raise RuntimeError
+
+    explained = explain(Odd(), Classifier().add(broken, FaultKind.TRANSIENT))
+
+    assert FaultKind.INTERNAL is explained.fault.kind
+    assert explained.why
+
+
 # ------------------------------------------------------------------------------------------------ stand-ins
 @pytest.mark.parametrize(
     ("name", "facts", "kind", "flags"),
@@ -193,6 +242,32 @@ def test_as_plain_data():
         ("builtins.OSError", {"code": "EIO"}, "DOWNSTREAM", set()),
         ("httpx.ConnectError", {"cause": "ssl.SSLCertVerificationError"}, "DOWNSTREAM", {"config"}),
         ("urllib.error.HTTPError", {"status": 429}, "TRANSIENT", set()),
+        ("OSError", {"code": "24"}, "TRANSIENT", {"saturation"}),
+        ("OSError", {"code": "EWHAT"}, "TRANSIENT", set()),
+        ("socket.gaierror", {"code": "EAI_NONAME"}, "DOWNSTREAM", {"config"}),
+        ("socket.gaierror", {"code": "EAI_AGAIN"}, "TRANSIENT", {"unsent"}),
+        ("grpc.RpcError", {"code": "14"}, "TRANSIENT", {"ambiguous"}),
+        ("grpc.RpcError", {"code": "unavailable"}, "TRANSIENT", {"ambiguous"}),
+        ("psycopg.OperationalError", {"code": "40p01"}, "TRANSIENT", {"contention"}),
+        ("pydantic.ValidationError", {}, "VALIDATION", set()),
+        ("confluent_kafka.KafkaException", {"code": "_TRANSPORT"}, "TRANSIENT", set()),
+        (
+            "botocore.errorfactory.ConditionalCheckFailedException",
+            {"code": "ConditionalCheckFailedException", "status": 400},
+            "CONTRACT",
+            set(),
+        ),
+        ("resilience.CircuitOpenError", {}, "TRANSIENT", {"local"}),
+        ("urllib.error.URLError", {"cause": "ConnectionRefusedError"}, "TRANSIENT", {"unsent"}),
+        (
+            "urllib3.exceptions.MaxRetryError",
+            {"cause": "urllib3.exceptions.NewConnectionError"},
+            "TRANSIENT",
+            {"unsent"},
+        ),
+        ("sqlalchemy.exc.OperationalError", {"cause": "psycopg2.errors.DeadlockDetected"}, "TRANSIENT", {"contention"}),
+        ("tenacity.RetryError", {"cause": "ValueError"}, "VALIDATION", set()),
+        ("httpcore.ConnectError", {"cause": "ConnectionRefusedError"}, "TRANSIENT", {"unsent"}),
         ("acme.Odd", {"status": 404}, "DOWNSTREAM", {"client_fault"}),
         ("acme.Odd", {"code": "x"}, "INTERNAL", {"unclassified"}),
     ],
@@ -210,8 +285,10 @@ def test_facts_are_put_where_the_library_keeps_them(name, facts, kind, flags):
         ({"name": "a b"}, "exception must be the dotted name of an exception class, got 'a b'"),
         ({"name": ""}, "exception must be the dotted name of an exception class, got ''"),
         ({"name": "os.path"}, "exception must be the name of an exception class, and 'os.path' is none"),
-        ({"name": "NoSuchError"}, "exception must be the name of an exception class, and 'NoSuchError' is none"),
-        ({"name": "acme.x.Odd", "load": True}, "exception must be the name of an exception class"),
+        ({"name": "NoSuchError"}, "exception must be the name of an exception class: builtins has no NoSuchError"),
+        ({"name": "acme_x.y.Odd", "load": True}, "no module is called acme_x"),
+        ({"name": "resilience.Nothing"}, "exception must be the name of an exception class: resilience has no Nothing"),
+        ({"name": "ExceptionGroup"}, "exception must be a single exception, 'ExceptionGroup' is read by its leaves"),
         ({"name": "OSError", "cause": "int"}, "cause must be the name of an exception class, and 'int' is none"),
     ],
 )
@@ -242,6 +319,48 @@ def test_importing_shows_the_bases(tmp_path, monkeypatch):
     assert Fault(FaultKind.TRANSIENT, {FaultFlag.UNSENT}, origin="our_shop.Gone") == classify(
         stand_in("our_shop.Gone", load=True)
     )
+
+
+def test_a_class_that_can_not_be_made_by_itself(tmp_path, monkeypatch):
+    """Importing takes the names along the bases, not what the class does when an instance is made."""
+    (tmp_path / "hard_shop.py").write_text(
+        "from resilience import FaultKind\n"
+        "class Hard(Exception):\n"
+        "    fault_kind = FaultKind.CONTROL\n"
+        "    def __new__(cls, item): return super().__new__(cls)\n"
+        "    status_code = property(lambda self: 404)\n"
+        "class Harder(Hard, ConnectionError):\n"
+        "    fault_kind = None\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    assert FaultKind.CONTROL is classify(stand_in("hard_shop.Hard", load=True, status=404)).kind
+    assert FaultKind.TRANSIENT is classify(stand_in("hard_shop.Harder", load=True)).kind
+
+
+def test_an_import_that_needs_more(tmp_path, monkeypatch):
+    """A module that is there and wants another that is not: the error names the other."""
+    (tmp_path / "needy_shop.py").write_text("import nothing_of_this_name\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    with pytest.raises(ConfigurationError, match="No module named 'nothing_of_this_name'"):
+        stand_in("needy_shop.Odd", load=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "facts", "notes"),
+    [
+        ("httpx.HTTPStatusError", {}, ["the status decides about this class: give --status"]),
+        ("httpx.HTTPStatusError", {"status": 429}, []),
+        ("httpx.ReadTimeout", {"code": "x"}, ["no rule about this class asks for a code"]),
+        ("httpx.ReadTimeout", {"message": "x"}, ["no rule about this class asks for its text"]),
+        ("redis.exceptions.ResponseError", {"message": "x"}, []),
+        ("OSError", {"code": "EIO"}, []),
+    ],
+)
+def test_facts_that_nobody_reads(name, facts, notes):
+    """A fact that changes nothing is better said than kept quiet."""
+    assert notes == unread(name, **{"status": None, "code": None, "message": "", **facts})
 
 
 def test_named_or_not():

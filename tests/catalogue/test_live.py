@@ -972,7 +972,7 @@ REPLIES = [
     ("-CLUSTERDOWN The cluster is down", TRANSIENT, set()),
     ("-MASTERDOWN Link with MASTER is down", TRANSIENT, set()),
     ("-NOREPLICAS Not enough good replicas to write.", TRANSIENT, set()),
-    ("-ERR max number of clients reached", TRANSIENT, set()),
+    ("-ERR max number of clients reached", TRANSIENT, {UNSENT}),
     ("-TRYAGAIN Multiple keys request during rehashing of slot", TRANSIENT, {CONTENTION}),
     ("-MOVED 866 127.0.0.1:7001", DOWNSTREAM, {CONFIG}),
     ("-ASK 866 127.0.0.1:7001", DOWNSTREAM, {CONFIG}),

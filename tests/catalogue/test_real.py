@@ -65,6 +65,9 @@ ODD_ONES = {
     *("httpx:SSEError", "redis:ValkeyError", "redis:ValkeyClusterException", "valkey:RedisError"),
     *("valkey:RedisClusterException", "valkey:CrossSlotTransactionError", "valkey:InvalidPipelineStack"),
     *("psycopg2:ConnectionTimeout", "psycopg2:PipelineAborted", "psycopg2:Rollback", "mysql:MySQLError"),
+    # As people write them; their modules are cimpl and pydantic_core.
+    *("confluent_kafka:KafkaException", "pydantic:PydanticSerializationError"),
+    *("pydantic:SchemaError", "pydantic:ValidationError"),
     # Python 3.10 and 3.13.
     *("asyncio:TimeoutError", "concurrent:TimeoutError", "asyncio:QueueShutDown", "queue:ShutDown"),
 }
@@ -193,7 +196,8 @@ def clients():
         (litellm.Router(model_list=[], num_retries=3), 3),
         (boto3.client("s3", **aws), 2),
         (boto3.client("s3", config=once, **aws), 0),
-        (boto3.resource("dynamodb", **aws).Table("t"), 2),
+        (boto3.resource("dynamodb", **aws).Table("t"), 3),
+        (boto3.client("dynamodb", config=Config(retries={"mode": "legacy"}), **aws), 9),
         (PipelineClient("http://x", policies=[RetryPolicy()]), 10),
         (PipelineClient("http://x", policies=[RetryPolicy(retry_total=0)]), 0),
         (elasticsearch.Elasticsearch("http://127.0.0.1:1"), 3),

@@ -58,6 +58,13 @@ def test_a_cause_and_a_message(explain):
     assert "transient" in explain("redis.exceptions.ResponseError", "--message", "BUSY running")[1]
 
 
+def test_notes(explain):
+    """What is not known, and what would decide."""
+    assert "note          the status decides about this class: give --status" in explain("httpx.HTTPStatusError")[1]
+    assert "note          no rule about this class asks for a code" in explain("httpx.ReadTimeout", "--code", "7")[1]
+    assert "note" not in explain("httpx.ReadTimeout")[1]
+
+
 def test_json(explain):
     """One document."""
     code, output = explain("asyncpg.exceptions.DeadlockDetectedError", "--json")
@@ -139,7 +146,7 @@ def test_list_as_json(explain):
         (("OSError", "--header", "=x"), "must be NAME=VALUE, got '=x'"),
         (("OSError", "--status", "99"), "99 is not in the range 100<=x<=599"),
         (("OSError", "--status", "abc"), "'abc' is not a valid integer"),
-        (("acme.x.Odd", "--import"), "exception must be the name of an exception class"),
+        (("acme_x.y.Odd", "--import"), "no module is called acme_x"),
         (("OSError", "--cause", "int"), "cause must be the name of an exception class, and 'int' is none"),
     ],
 )
