@@ -18,38 +18,16 @@ from collections.abc import Mapping
 from typing import Any
 
 # What somebody could read from an exception, a response or an error object on it.
-_FACTS = (
-    *("_circuit_breaker", "body", "category", "cause", "code", "connection_invalidated", "cooldown_time", "details"),
-    *(
-        "errno",
-        "error",
-        "error_code",
-        "exception",
-        "exceptions",
-        "failed",
-        "frame",
-        "full_code",
-        "grpc_status_code",
-        "headers",
-        "http_status",
-    ),
-    *("inner_exception", "is_pre_first_chunk", "isrecoverable", "kwargs", "last_attempt", "last_exception"),
-    *("litellm_response_headers", "message", "meta", "nanos", "open_remaining", "orig", "original_exception"),
-    *(
-        "os_error",
-        "pgcode",
-        "rate_limit_type",
-        "rcvd",
-        "reason",
-        "reopen_time",
-        "reply_code",
-        "resp",
-        "response",
-        "retriable",
-    ),
-    *("retry_after", "retry_after_s", "retry_delay", "retryable", "returncode", "seconds", "smtp_code", "source"),
-    *("sqlite_errorcode", "sqlstate", "status", "status_code", "trailing_metadata", "type"),
+_FACTS_AS_TEXT = (
+    "_circuit_breaker body category cause code connection_invalidated cooldown_time details errno error "
+    "error_code exception exceptions failed frame full_code grpc_status_code headers http_status "
+    "inner_exception is_pre_first_chunk isrecoverable kwargs last_attempt last_exception "
+    "litellm_response_headers message meta nanos open_remaining orig original_exception os_error pgcode "
+    "rate_limit_type rcvd reason reopen_time reply_code request resp response retriable retry_after "
+    "retry_after_s retry_delay retryable returncode seconds smtp_code source sqlite_errorcode sqlstate "
+    "status status_code trailing_metadata type"
 )
+_FACTS = _FACTS_AS_TEXT.split()
 # Methods without arguments that only tell something.
 _TELLING = ("code", "details", "done", "exception", "fatal", "name", "retriable", "trailing_metadata")
 # Where None says something: no close frame was received.

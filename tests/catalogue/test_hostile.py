@@ -181,6 +181,39 @@ def test_it_can_be_explained(name):
     assert explained.why
 
 
+def waits(*args):
+    raise AssertionError("whoever asks this waits for the end of the call")
+
+
+def test_a_running_call_is_not_asked():
+    """A gRPC call is its own exception, and tells nothing before its end; it may hang on another exception."""
+    call = of_library("grpc.RpcError", is_active=lambda: True, code=waits, details=waits, trailing_metadata=waits)
+    error = ValueError("bad item", call)
+
+    assert FaultKind.DOWNSTREAM is classify(call).kind
+    assert FaultKind.VALIDATION is classify(error).kind
+    assert FaultKind.DOWNSTREAM is classify(type("Odd", (Exception,), {"__module__": "shop"})("bad item", call)).kind
+
+
+def test_a_pending_attempt_is_not_asked():
+    """Tenacity's future would be waited for."""
+    attempt = type("Future", (), {"done": lambda self: False, "exception": waits, "failed": property(waits)})()
+
+    assert FaultKind.TRANSIENT is classify(of_library("tenacity.RetryError", last_attempt=attempt)).kind
+
+
+def test_packages_without_rules_are_not_remembered():
+    """There is no end of them, in notebooks for one."""
+    from resilience.catalogue import _CATALOGUE
+
+    classify(of_library("no_such_package.Odd"))
+    before = len(_CATALOGUE._loaded)
+    for number in range(100):
+        classify(of_library(f"package_{number}.Odd"))
+
+    assert before == len(_CATALOGUE._loaded)
+
+
 def test_what_it_means():
     """Junk is nothing; what can be read is read."""
     unknown = {

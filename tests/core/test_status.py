@@ -236,6 +236,10 @@ class Broken:
         raise OSError
 
 
+class Shouting(dict):
+    """A dict of another class, with keys as the server wrote them."""
+
+
 class Reader(dict):
     """A dict whose class has its own idea of `get`."""
 
@@ -245,7 +249,15 @@ class Reader(dict):
 
 @pytest.mark.parametrize(
     "headers",
-    [{"retry-after": "7"}, {"Retry-After": "7"}, {1: 2, "RETRY-AFTER": "7"}, CaseSensitive(), Getheader(), Reader()],
+    [
+        {"retry-after": "7"},
+        {"Retry-After": "7"},
+        {1: 2, "RETRY-AFTER": "7"},
+        CaseSensitive(),
+        Getheader(),
+        Reader(),
+        Shouting({"RETRY-AFTER": "7"}),
+    ],
 )
 def test_headers_of_every_sort(headers):
     """Keys in any case, mappings of any kind."""
