@@ -274,7 +274,9 @@ class Walk:
     def _unknown(self, exc: BaseException) -> Fault:
         profile = self._profile_of(type(exc))
         if profile.plain and not exc.__dict__:
-            return profile.unknown(self._otherwise)
+            # The same again for each of thousands in a group.
+            known = profile.when_bare if profile.nobody_knows else None
+            return profile.unknown(self._otherwise) if known is None else known
         wait = None if self._otherwise is None else self._wait_of(exc, lookups_of(exc))
         return profile.unknown(self._otherwise, read_status(exc), wait)
 
