@@ -93,7 +93,7 @@ class Site:
         """The fault behind an exception; one that no rule knows is told once, since it will never trip."""
         fault = self._classify(error, handled)
         if fault.flags and _UNCLASSIFIED in fault.flags:
-            self._tell(error)
+            self._tell(error, by_classifier=fault.code == CLASSIFIER_RAISED)
         return fault
 
     def judge(self, call: Call, outcome: Outcome) -> Fault | None:
@@ -112,12 +112,19 @@ class Site:
         if hub.wants(TimedOut):
             hub.publish(TimedOut(name=self.label, scope=deadline.scope, seconds=deadline.seconds))
 
-    def _tell(self, error: BaseException) -> None:
+    def _tell(self, error: BaseException, *, by_classifier: bool) -> None:
         kind = type(error)
         name = f"{kind.__module__}.{kind.__qualname__}"
         self.services.hub.tally(f"unclassified:{name}")
         if name not in self._told and len(self._told) < _TOLD_TYPES:
             self._told.add(name)
+            if by_classifier:
+                warn(
+                    "%s: classify= raised while it looked at %s, which is therefore never retried and never opens a circuit",
+                    self.label,
+                    name,
+                )
+                return
             warn(
                 "%s: %s is no fault that any rule knows, so it is never retried and never opens a circuit; "
                 "if it means that the remote failed, say so: put fault_kind = FaultKind.TRANSIENT on it, or "
@@ -200,6 +207,8 @@ class SlotHolder(Protocol):
         """Give a slot back."""
 
 
+CLASSIFIER_RAISED = "classifier_raised"
+"""The code of a fault that stands for a `classify=` which raised."""
 _TOLD_TYPES = 256
 # Spelled out, an enum's member costs more than the rest of the line on Python 3.11.
 _UNCLASSIFIED = FaultFlag.UNCLASSIFIED

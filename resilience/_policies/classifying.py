@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from resilience._core.faults import Fault, FaultFlag, FaultKind
 from resilience._core.rules import Classifier
+from resilience._site import CLASSIFIER_RAISED
 
 if TYPE_CHECKING:
     from resilience._site import Classify
 
-_BROKEN = Fault(FaultKind.INTERNAL, frozenset({FaultFlag.UNCLASSIFIED}))
+_BROKEN = Fault(FaultKind.INTERNAL, frozenset({FaultFlag.UNCLASSIFIED}), code=CLASSIFIER_RAISED)
 
 
 def classify_with(own: Any, rules: Classifier) -> Classify:

@@ -136,12 +136,8 @@ def _count(sdk: Sdk, client: object) -> int | None:
 
 # ------------------------------------------------------------------------------------------------ reading
 def _of_stainless(client: Any) -> object:
-    # A resource such as `client.chat.completions` hangs on its client.
-    return read(client, "max_retries") if read(client, "_client") is None else _either(client)
-
-
-def _either(client: Any) -> object:
     number = read(client, "max_retries")
+    # A resource such as `client.chat.completions` hangs on its client.
     return read(client._client, "max_retries") if number is None else number
 
 

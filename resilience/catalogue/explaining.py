@@ -138,7 +138,9 @@ class _Watched(Walk):
     __slots__ = ("steps",)
 
     def __init__(self, classifier: Classifier) -> None:
-        super().__init__(lambda kind: _without_shortcuts(classifier.profile_of(kind)), *classifier.surroundings, None)
+        otherwise, wall, _ = classifier.surroundings
+        # Junk in a header is counted by those who meet it, not by those who ask why.
+        super().__init__(lambda kind: _without_shortcuts(classifier.profile_of(kind)), otherwise, wall, None, None)
         self.steps: list[_Step] = []
 
     def _by_rule(
