@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from resilience import classify
+from resilience import Classifier, classify
 from resilience._core.reset import PAIRS, wait_until_reset
 
 NOW = 1_796_061_600.0  # 2026-11-30T18:00:00Z
@@ -20,13 +20,17 @@ def wait(**headers):
         ("55", 55.0),
         ("0.5", 0.5),
         ("6m0s", 360.0),
-        ("12ms", 0.012),
+        ("1234ms", 1.234),
         ("1h2m3.5s", 3723.5),
         (" 7s ", 7.0),
         ("2h", 7200.0),
         ("1796061660", 60.0),
         ("1796061599", 0.0),
         ("1796061660000", 60.0),
+        # Where seconds from now end, and where milliseconds begin.
+        ("999999999", 999_999_999.0),
+        ("1000000000", 0.0),
+        ("100000000000", 0.0),
         ("2026-11-30T18:00:10Z", 10.0),
         ("2026-11-30t18:00:10z", 10.0),
         ("2026-11-30T20:00:10.5+02:00", 10.5),
@@ -86,6 +90,21 @@ def test_the_longest_of_all_that_are_spent():
     assert 30.0 == wait(**spent)
 
 
+def test_both_dialects_together():
+    """A server may send the old headers and the new one."""
+    spent = {"ratelimit_remaining": "0", "ratelimit_reset": "60"}
+
+    assert 60.0 == wait(ratelimit='"api";r=0;t=55', **spent)
+    assert 65.0 == wait(ratelimit='"api";r=0;t=65', **spent)
+
+
+def test_a_date_of_two_digits():
+    """The form of RFC 850 leaves the century to the reader."""
+    headers = {"ratelimit-remaining": "0", "ratelimit-reset": "1796061660", "date": "Monday, 30-Nov-26 18:00:20 GMT"}
+
+    assert 40.0 == wait_until_reset(headers.get, NOW)
+
+
 def test_an_instant_is_measured_by_the_servers_clock():
     """The response's own Date stands for now, so a wrong clock on either side does no harm."""
     headers = {"ratelimit-remaining": "0", "ratelimit-reset": "1796061660", "date": "Mon, 30 Nov 2026 18:00:20 GMT"}
@@ -99,6 +118,8 @@ def test_an_instant_is_measured_by_the_servers_clock():
         ('"api";r=0;t=55', 55.0),
         ('"api";r=1;t=55', None),
         ('"api";r=0;t=55, "day";r=0;t=99', 99.0),
+        ('"day";r=0;t=99, "api";r=0;t=55', 99.0),
+        ('"api";r=0;t=55' + " " * 250, None),
         ('"api"; r=0; t=55', 55.0),
         ("limit=10, remaining=0, reset=50", 50.0),
         ("limit=10, remaining=1, reset=50", None),
@@ -128,6 +149,19 @@ RESET = {"ratelimit-remaining": "0", "ratelimit-reset": "55"}
 def test_only_beside_a_status_that_it_explains(status, seconds):
     """A 500 has nothing to do with a limit that happens to be spent."""
     assert seconds == classify(Limited(status, RESET)).retry_after
+
+
+def test_now_is_the_classifiers_wall_clock():
+    """An instant without a Date is measured by the clock that the classifier was given."""
+    spent = {"ratelimit-remaining": "0", "ratelimit-reset": "1796061660"}
+
+    assert 60.0 == Classifier(wall=lambda: NOW).classify(Limited(429, spent)).retry_after
+
+
+@pytest.mark.parametrize(("day", "seconds"), [("2027-01-01", 2_700_000.0), ("2026-12-31", 2_613_600.0)])
+def test_the_first_and_the_last_month(day, seconds):
+    """January and December are months too."""
+    assert seconds == wait(ratelimit_remaining="0", ratelimit_reset=f"{day}T00:00:00Z")
 
 
 def test_retry_after_goes_first():
