@@ -16,14 +16,15 @@ The order, first word wins:
 6. The catalogue's rules for the standard library classes it derives from.
 7. Nothing: INTERNAL with the flag `unclassified`.
 
-Rules may be added while other threads classify. There is no lock: rules are only ever
-appended, the number of them is the version, and whoever keeps an answer looks at the
-version again after keeping it.
+Rules may be added while other threads classify, without a lock. Who adds a rule appends it,
+begins a new generation, then forgets; who works a type out remembers it only within the
+generation in which that began. So no answer without a rule outlives the adding of it.
 """
 
 from __future__ import annotations
 
 import weakref
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from resilience._core.faults import Fault
@@ -108,9 +109,9 @@ class Classifier:
             self._on_junk = on_junk or parent._on_junk
             self._otherwise = otherwise or parent._otherwise
             self._levels = (self, *parent._levels)
-            parent._adopt(self)
         self.surroundings = (self._otherwise, self._wall, self._on_junk)
         self._rules: list[Rule] = []
+        self._generation = object()
         self._book = _NO_RULES
         self._loaded: dict[str, Book] = {}
         self._children: dict[int, weakref.ref[Classifier]] = {}
@@ -118,6 +119,8 @@ class Classifier:
         self.bare: dict[type, Fault] = {}
         self.by_type = {}
         self.known = self.by_type.get
+        if parent is not None:
+            parent._adopt(self)
 
     # ------------------------------------------------------------------------------------------------ classifying
     def classify(self, exc: BaseException, handled: BaseException | None = None) -> Fault:
@@ -241,6 +244,7 @@ class Classifier:
         children[key] = weakref.ref(child, lambda _gone: children.pop(key, None))
 
     def _forget(self) -> None:
+        self._generation = object()
         self._profiles.clear()
         self.bare.clear()
         self.by_type.clear()
@@ -248,9 +252,6 @@ class Classifier:
             child = reference()
             if child is not None:
                 child._forget()
-
-    def _version(self) -> int:
-        return sum(len(level._rules) for level in self._levels)
 
     def profile_of(self, kind: type) -> Profile:
         """What is known of a type; worked out once."""
@@ -260,30 +261,30 @@ class Classifier:
             return self._first_seen(kind)
 
     def _first_seen(self, kind: type) -> Profile:
-        version = self._version()
+        generation = self._generation
         rules: list[Rule] = []
         bases: list[Rule] = []
         for level in self._levels:
             level._collect(kind, rules, bases)
         profile = Profile(kind, rules, bases, self._otherwise)
-        try:
-            self._keep(kind, profile)
-        except Exception:  # a class whose class can't hash it is worked out each time
-            return profile
-        if version != self._version():
-            self._forget()
+        with suppress(Exception):  # a class whose class can't hash it is worked out each time
+            self._keep(kind, profile, generation)
         return profile
 
-    def _keep(self, kind: type, profile: Profile) -> None:
+    def _keep(self, kind: type, profile: Profile, generation: object) -> None:
+        """Remember what was worked out, unless a rule was added meanwhile."""
         if len(self._profiles) >= MAX_TYPES:
             self._profiles.clear()
             self.bare.clear()
             self.by_type.clear()
-        self._profiles[kind] = profile
-        if profile.when_bare is not None:
-            self.bare[kind] = profile.when_bare
-        if profile.always is not None:
-            self.by_type[kind] = profile.always
+        bare, always = profile.when_bare, profile.always
+        # Nothing is called between a look and the store after it, so no other thread runs there.
+        if self._generation is generation:
+            self._profiles[kind] = profile
+        if bare is not None and self._generation is generation:
+            self.bare[kind] = bare
+        if always is not None and self._generation is generation:
+            self.by_type[kind] = always
 
     def _collect(self, kind: type, rules: list[Rule], bases: list[Rule]) -> None:
         """This level's rules for `kind`: what to ask first, and what only as a last resort."""
@@ -325,6 +326,5 @@ def _found(name: str) -> object:
 
 def _restored(parent: Classifier | None, otherwise: FaultKind | None, rules: tuple[Rule, ...]) -> Classifier:
     classifier = Classifier(parent=parent, otherwise=otherwise)
-    for rule in rules:
-        classifier._append(rule)
+    classifier._rules += rules
     return classifier

@@ -1574,13 +1574,26 @@ def test_a_rule_that_comes_while_a_type_is_worked_out(monkeypatch):
 
         def __init__(self, *args):
             super().__init__(*args)
-            classifier._rules.append(Rule(Odd, TRANSIENT))
             monkeypatch.undo()
+            classifier.add(Odd, TRANSIENT)
 
     monkeypatch.setattr(rules_module, "Profile", Overtaken)
-    kinds = [kind_of(Odd(), classifier) for _ in range(2)]
+    overtaken = classifier.profile_of(Odd)
 
-    assert [INTERNAL, TRANSIENT] == kinds
+    assert INTERNAL is overtaken.when_bare.kind
+    assert overtaken is not classifier.profile_of(Odd)
+    assert TRANSIENT == kind_of(Odd(), classifier)
+
+
+def test_a_rule_that_comes_while_a_child_is_made():
+    """A parent tells only finished children that there is a new rule."""
+
+    class Busy(Classifier):
+        def _adopt(self, child):
+            super()._adopt(child)
+            self.add(Odd, TRANSIENT)
+
+    assert TRANSIENT == kind_of(Odd(), Busy(load=load).child())
 
 
 def test_adding_while_others_classify():
