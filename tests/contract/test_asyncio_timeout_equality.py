@@ -572,7 +572,7 @@ def test_two_hundred_calls_of_one_function(run):
     """200 calls through one shared timer: those that hang expire, the others are never touched."""
 
     async def main():
-        @timeout(SHORT * 20)
+        @timeout(2)  # a machine that stops for a moment must not make the short ones late
         async def fn(number):
             for _ in range(number % 11):
                 await asyncio.sleep(0)
