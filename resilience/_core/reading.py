@@ -78,6 +78,16 @@ def plain_text(thing: Any, most: int) -> str | None:
     return None
 
 
+def plain_int(thing: Any) -> int | None:
+    """What an int, an enum's member or another int in disguise stands for; None for a bool and all else."""
+    return int.__index__(thing) if issubclass(type(thing), int) and type(thing) is not bool else None
+
+
+def has_only_digits(text: str) -> bool:
+    """Whether it is a number in plain ASCII digits, without a sign."""
+    return text.isascii() and text.isdigit()
+
+
 def mro_of(kind: type) -> tuple[type, ...]:
     """The bases of a class, whatever its own class makes of attributes."""
     return _MRO(kind)  # type: ignore[no-any-return]  # what the slot of `type` gives

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from resilience._core.headers import lookup_in
-from resilience._core.reading import plain_text, read
+from resilience._core.reading import has_only_digits, plain_text, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,10 +122,10 @@ def seconds_in(value: object) -> float | None:
     text = plain_text(value, LONGEST)
     if text is None:
         return None
-    if _digits(text):
+    if has_only_digits(text):
         return float(text)
     whole, point, fraction = text.strip(" \t").partition(".")
-    if not _digits(whole) or (point and not _digits(fraction)):
+    if not has_only_digits(whole) or (point and not has_only_digits(fraction)):
         return None
     return float(f"{whole}.{fraction}")
 
@@ -139,12 +139,8 @@ def as_number(value: object) -> float | None:
     return None
 
 
-def _digits(text: str) -> bool:
-    return text.isascii() and text.isdigit()
-
-
 def _number(text: str, width: int) -> int:
-    return int(text) if len(text) == width and _digits(text) else -1
+    return int(text) if len(text) == width and has_only_digits(text) else -1
 
 
 def _full_year(year: int, now: float) -> int:

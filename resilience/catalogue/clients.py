@@ -13,7 +13,7 @@ from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resilience._core.headers import entry
-from resilience._core.reading import ask, members_of, mro_of, name_of, read, segment_of
+from resilience._core.reading import ask, members_of, mro_of, name_of, plain_int, read, segment_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -128,10 +128,8 @@ def _sdk_of(client: object) -> Sdk | None:
 
 
 def _count(sdk: Sdk, client: object) -> int | None:
-    number = ask(sdk.number_on, client)
-    if issubclass(type(number), int) and type(number) is not bool:
-        return max(0, int.__index__(number))
-    return None
+    number = plain_int(ask(sdk.number_on, client))
+    return None if number is None else max(0, number)
 
 
 # ------------------------------------------------------------------------------------------------ reading

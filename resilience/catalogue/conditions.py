@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from resilience._core.headers import entry, lookups_of
-from resilience._core.reading import ask, holds, members_of, plain_text, read
+from resilience._core.reading import ask, holds, members_of, plain_int, plain_text, read
 from resilience._core.status import read_status
 
 if TYPE_CHECKING:
@@ -109,8 +109,7 @@ class Field:
         """The value, None where there is none or it is nothing that a rule could compare."""
         value = ask(self._get, exc)
         if self.number:
-            # Enum members and other ints in disguise are what they stand for; a bool is no number.
-            return int.__index__(value) if issubclass(type(value), int) and type(value) is not bool else None
+            return plain_int(value)
         return plain_text(value, _LONGEST)
 
     def among(self, *values: str | int) -> Condition:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from resilience._core.headers import entry
-from resilience._core.reading import members_of
+from resilience._core.reading import has_only_digits, members_of
 from resilience.catalogue.conditions import Condition, Field, Told, attribute, inside, opens_with, says
 from resilience.catalogue.evidence import PERMANENT, TLS_PERMANENT, caused_by
 from resilience.catalogue.families import (
@@ -96,7 +96,7 @@ def _cosmos_wait(exc: Any) -> float | None:
     text = inside(exc.details, "errmsg")
     _, found, rest = text[:4096].partition("RetryAfterMs=")
     digits = rest.partition(",")[0]
-    return int(digits) / 1000 if found and digits.isascii() and digits.isdigit() and len(digits) < 10 else None
+    return int(digits) / 1000 if found and has_only_digits(digits) and len(digits) < 10 else None
 
 
 _BEHIND_A_TEXT = says("CERTIFICATE_VERIFY_FAILED", "Name or service not known", "nodename nor servname provided")

@@ -11,7 +11,7 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from resilience._core.reading import ask, members_of, plain_text, read
+from resilience._core.reading import ask, has_only_digits, members_of, plain_text, read
 from resilience._core.retry_after import as_number
 from resilience.catalogue.conditions import inside
 
@@ -59,7 +59,7 @@ def duration(text: object) -> float | None:
     if word is None or not word.endswith("s"):
         return None
     whole, point, fraction = word[:-1].partition(".")
-    if not _digits(whole) or (point and not _digits(fraction)):
+    if not has_only_digits(whole) or (point and not has_only_digits(fraction)):
         return None
     return float(f"{whole}.{fraction or 0}")
 
@@ -69,7 +69,7 @@ def pushback_of(exc: Any) -> float | None:
     for key, value in _metadata(exc):
         if key == "grpc-retry-pushback-ms":
             text = plain_text(value, _MOST)
-            if text is not None and _digits(text.removeprefix("-")):
+            if text is not None and has_only_digits(text.removeprefix("-")):
                 return float(text)
     return None
 
@@ -82,7 +82,7 @@ def grpc_wait(exc: Any) -> float | None:
     for key, value in _metadata(exc):
         if key == "retry-after":
             text = plain_text(value, _MOST)
-            return float(text) if text is not None and _digits(text) else None
+            return float(text) if text is not None and has_only_digits(text) else None
         if key == "grpc-status-details-bin" and type(value) is bytes and len(value) <= _MOST_BYTES:
             seconds = _retry_info_in_status(value)
             if seconds is not None:
@@ -162,7 +162,3 @@ def _together(seconds: object, nanos: object) -> float | None:
         return None
     # The range of google.protobuf.Duration.
     return seconds + nanos / 1e9 if 0 <= seconds <= 315_576_000_000 and 0 <= nanos < 1e9 else None
-
-
-def _digits(text: str) -> bool:
-    return text.isascii() and text.isdigit()
