@@ -14,6 +14,8 @@ from resilience._core.reading import plain_text
 from resilience._core.retry_after import LONGEST, parse_clock, parse_http_date, seconds_in
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from resilience._core.headers import Lookup
 
 PAIRS = (
@@ -25,12 +27,22 @@ PAIRS = (
     ("x-ratelimit-remaining", "x-ratelimit-reset"),
     ("ratelimit-remaining", "ratelimit-reset"),
 )
-OVERLOADED = frozenset({429, 503})
-"""The statuses beside which a spent limit is the reason."""
+# Beside other statuses a spent limit is not the reason.
+_OVERLOADED = frozenset({429, 503})
 
 # Below, a number is seconds from now; above, seconds since the epoch (it is 2001 there).
 _EPOCH = 1e9
 _EPOCH_IN_MILLISECONDS = 1e11
+
+
+def wait_beside(status: int | None, headers: Iterable[Lookup], now: Callable[[], float]) -> float | None:
+    """Seconds until the limit that a status may be about is filled up again, by the first headers that tell."""
+    if status in _OVERLOADED:
+        for lookup in headers:
+            wait = wait_until_reset(lookup, now())
+            if wait is not None:
+                return wait
+    return None
 
 
 def wait_until_reset(lookup: Lookup, now: float) -> float | None:

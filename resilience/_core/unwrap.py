@@ -17,7 +17,7 @@ from resilience._core.headers import lookup_in, lookups_of
 from resilience._core.links import links_of
 from resilience._core.profile import believed_flags, is_bare
 from resilience._core.reading import ask, holds, is_exception, members_of, name_of, plain_text, read, segment_of
-from resilience._core.reset import OVERLOADED, wait_until_reset
+from resilience._core.reset import wait_beside
 from resilience._core.retry_after import parse_retry_after, retry_after_of
 from resilience._core.status import judged, read_status, read_wish
 from resilience._words import FaultFlag, FaultKind
@@ -264,12 +264,7 @@ class Walk:
         if wait is not None or headers is None:
             return wait
         wait = self._wait_of(exc, headers)
-        if wait is None and status in OVERLOADED:
-            for lookup in headers:
-                wait = wait_until_reset(lookup, self._now())
-                if wait is not None:
-                    break
-        return wait
+        return wait_beside(status, headers, self._now) if wait is None else wait
 
     def _unknown(self, exc: BaseException) -> Fault:
         profile = self._profile_of(type(exc))

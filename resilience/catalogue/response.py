@@ -7,7 +7,7 @@ import time
 from resilience._core.faults import Fault
 from resilience._core.headers import entry, lookup_in
 from resilience._core.reading import ask, name_of, read
-from resilience._core.reset import OVERLOADED, wait_until_reset
+from resilience._core.reset import wait_beside
 from resilience._core.retry_after import look_up_wait
 from resilience._core.status import as_status, judged, read_wish
 
@@ -46,6 +46,6 @@ def _read(value: object) -> Fault | None:
         return None
     now = time.time()
     wait = look_up_wait(headers, now, None)
-    if wait is None and status in OVERLOADED:
-        wait = wait_until_reset(headers, now)
+    if wait is None:
+        wait = wait_beside(status, [headers], lambda: now)
     return Fault(*meaning, status=status, retry_after=wait, origin=".".join(name_of(type(value))))
