@@ -13,7 +13,7 @@ from resilience._core.reading import has_base
 from resilience.catalogue.conditions import Condition
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 _CUT_SHORT = ("SSLEOFError", "SSLZeroReturnError", "SSLSyscallError", "SSLWantReadError", "SSLWantWriteError")
 
@@ -45,13 +45,13 @@ def dns_permanent(below: Sequence[BaseException]) -> bool:
 
 def caused_by(*matches: str) -> Condition:
     """Whether an exception of one of these classes, each "segment:Qualname", is among those below."""
-    named = [tuple(match.split(":")) for match in matches]
-
-    def holds(below: Sequence[BaseException]) -> bool:
-        return any(has_base(type(exc), segment, qualname) for exc in below for segment, qualname in named)
-
+    named = [(segment, qualname) for segment, _, qualname in (match.partition(":") for match in matches)]
     shown = " or ".join(match.replace(":", ".") for match in matches)
-    return Condition(f"{shown} is behind it", holds)
+    return Condition(f"{shown} is behind it", lambda below: _has_one_of(named, below))
+
+
+def _has_one_of(named: Iterable[tuple[str, str]], below: Sequence[BaseException]) -> bool:
+    return any(has_base(type(exc), segment, qualname) for exc in below for segment, qualname in named)
 
 
 _LOST = (
@@ -70,7 +70,7 @@ _LOST = (
 
 def was_lost(below: Sequence[BaseException]) -> bool:
     """Whether a connection that stood was lost: what was asked may have been done."""
-    return any(has_base(type(exc), segment, name) for exc in below for segment, name in _LOST)
+    return _has_one_of(_LOST, below)
 
 
 def is_tls_permanent(exc: BaseException) -> bool:

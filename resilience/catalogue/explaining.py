@@ -14,7 +14,7 @@ from resilience._core.reading import ask, has_base, name_of
 from resilience._core.unwrap import Walk
 from resilience._words import FaultFlag, FaultKind, Verdict
 from resilience.catalogue.homes import HOMES, rules_of
-from resilience.catalogue.listing import entry_of, text_of
+from resilience.catalogue.listing import entry_of
 
 if TYPE_CHECKING:
     from resilience._core.faults import Fault
@@ -248,6 +248,5 @@ def _source_of(fault: Fault, rule: Rule | None) -> str:
     if fault.kind not in (FaultKind.TRANSIENT, FaultKind.DOWNSTREAM):
         return "none: a wait would change nothing"
     usual = "the response headers (retry-after-ms, x-ms-retry-after-ms, x-amz-retry-after, retry-after, else the reset of a spent rate limit)"
-    if rule is None or not (rule.retry_after or rule.headers):
-        return usual
-    return f"{text_of(rule.retry_after or rule.headers)}, else {usual}"
+    own = "" if rule is None else entry_of(rule).retry_after
+    return f"{own}, else {usual}" if own else usual
