@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from resilience._assembly import Assembly
 from resilience._core.order import POSITION
 from resilience._describe import ATTRIBUTE, Description, own_description
-from resilience._engine.straight import Shape, compile_wrapper, rebind
+from resilience._engine.source import Shape
+from resilience._engine.straight import compile_wrapper, rebind
 from resilience._settings import Policy, one_of_each
 from resilience._trampoline import tell_signature, trampoline, without_callee
 from resilience.errors import CompositionWarning, ConfigurationError

@@ -27,7 +27,8 @@ from resilience import (
 )
 from resilience._engine import straight
 from resilience._engine.signature import GENERIC, signature_of
-from resilience._engine.straight import Shape, compile_wrapper, rebind, source_of
+from resilience._engine.source import Shape, source_of
+from resilience._engine.straight import compile_wrapper, rebind
 from resilience._site import Call
 
 

@@ -1,0 +1,216 @@
+"""The source of straight paths: what a wrapper of a given shape does, line by line.
+
+Free text (names, docstrings) never enters the source. No local holds an exception at
+the moment one is raised, or the exception, its traceback and the frame would keep the
+arguments alive in a ring.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from resilience._engine.signature import PREFIX
+
+if TYPE_CHECKING:
+    from resilience._engine.signature import Signature
+
+
+class Shape(NamedTuple):
+    """What a straight path is made of."""
+
+    is_async: bool
+    breaker: bool = False
+    windowed: bool = False
+    bulkhead: bool = False
+    budget: bool = False
+    retry: bool = False
+    stateful: bool = False
+    """The retry asks a strategy, which may want to know when the call began."""
+    fail_fast: bool = False
+    """An open circuit raises at this call site; otherwise the plan decides."""
+
+    @property
+    def on_worker(self) -> bool:
+        """A plain function is given up on by leaving it to a worker."""
+        return self.budget and not self.is_async
+
+
+def source_of(shape: Shape, sig: Signature) -> str:
+    """The source of a factory whose parameters become the wrapper's closure.
+
+    In the templates `@` stands for our prefix, so that no name of ours meets a parameter's.
+    """
+    assert not (shape.on_worker and shape.bulkhead), "a function that is left behind would have to keep its slot"
+    lines = Lines()
+    define, wait = ("async def", "await ") if shape.is_async else ("def", "")
+    slow = f"return {wait}@cold.slow({sig.passed})"
+    lines.add(f"def make({', '.join('@' + name for name in (*HOT, 'cold'))}):")
+    lines.deeper()
+    lines.add(f"{define} wrapper({sig.parameters}):")
+    lines.deeper()
+    _door(lines, shape, slow)
+    _enter(lines, shape, slow)
+    framed = shape.bulkhead or shape.budget
+    if framed:
+        lines.add("try:")
+        lines.deeper()
+    _body(lines, shape, sig, wait)
+    if framed:
+        lines.shallower()
+        _leave(lines, shape)
+    lines.shallower()
+    lines.add("return wrapper")
+    return lines.text()
+
+
+def _door(lines: Lines, shape: Shape, slow: str) -> None:
+    """One read tells both that the circuit is closed and in which episode."""
+    if not shape.breaker:
+        lines.add("@episode = 0")
+        return
+    lines.add("@episode = @circuit.closed_windowed" if shape.windowed else "@episode = @circuit.closed")
+    lines.add("if not @episode:")
+    if shape.fail_fast:
+        lines.add("    @wait = @cold.door()")
+        lines.add("    if @wait is not None: raise @cold.refuse(@wait)")
+    lines.add("    " + slow)
+
+
+def _enter(lines: Lines, shape: Shape, slow: str) -> None:
+    """Slot and timer; whatever is not at hand is the plan's business."""
+    if shape.on_worker:
+        lines.add("if not @pool.real: " + slow)
+    elif shape.budget:
+        lines.add("@bucket = @buckets.last()")
+        lines.add("if @bucket is None or @bucket.loop._thread_id != @get_ident(): @bucket = @buckets.here()")
+        lines.add("@task = None if @bucket is None else @task_of(@bucket.loop)")
+        lines.add("if @task is None or @task in @bucket.entries: " + slow)
+    if shape.budget:
+        lines.add("@started = @time.monotonic()")
+        lines.add("@outer = @outer_deadline()")
+        lines.add("if @outer is not None and @past(@outer, @started): " + slow)
+    if shape.bulkhead:
+        # Somebody in line must not be overtaken. The handler is left before the plan begins, or
+        # everything in there would be raised "during the handling of" this IndexError.
+        lines.add("if @queue: " + slow)
+        lines.add("try: @slot = @take()")
+        lines.add("except @IndexError: @slot = None")
+        lines.add("if @slot is None: " + slow)
+    if shape.on_worker:
+        lines.add("try: @worker = @pool.idle.pop()")
+        lines.add("except @IndexError: @worker = None")
+        lines.add("if @worker is None: " + slow)
+    if shape.budget:
+        lines.add("@deadline = @new_deadline()")
+        lines.add("@deadline.started = @started")
+        lines.add("@deadline.left = False")
+        lines.add("if @outer is not None: @deadline.outer = @outer")
+        lines.add("@set_deadline(@deadline)")
+    if shape.budget and shape.is_async:
+        lines.add("if @task.cancelling(): @note(@deadline, @task)")
+        lines.add("@bucket.entries[@task] = @deadline")
+        lines.add("if not @bucket.armed: @bucket.arm(@deadline)")
+    elif shape.is_async and shape.breaker:
+        lines.add("@started = None if @outer_deadline() is None else @time.monotonic()")
+
+
+def _body(lines: Lines, shape: Shape, sig: Signature, wait: str) -> None:
+    """Call, and what follows from how it ended."""
+    began = "0.0"
+    if shape.stateful:
+        began = "@began"
+        lines.add("@began = @cold.now()")
+    lines.add("try:")
+    if shape.on_worker:
+        lines.add(f"    @result = @run_on(@worker, @deadline, @fn, {sig.positional}, {sig.keywords})")
+    else:
+        lines.add(f"    @result = {wait}@fn({sig.passed})")
+    lines.add("except @Exception as @error:")
+    # Settled in place where nothing outside has to be known: a bare raise adds no frame.
+    lines.add("    @fault = @cold.settled(@episode, @error)")
+    if not shape.retry:
+        lines.add("    if @fault is not None: raise")
+    lines.add("    @failed = @error")
+    if shape.is_async and shape.breaker:
+        lines.add("except @CancelledError as @error:")
+        lines.add("    @cold.interrupted(@episode, @error, @started)")
+        lines.add("    raise")
+    lines.add("else:")
+    lines.deeper()
+    if shape.on_worker:
+        lines.add("if @result is @expired:")
+        lines.add(f"    return @cold.gave_up(@episode, @deadline, {sig.positional}, {sig.keywords})")
+    if not shape.is_async:
+        lines.add("if @type(@result) not in @plain and @awaitable[@type(@result)]:")
+        lines.add(f"    return @cold.adopt(@result, {sig.positional}, {sig.keywords})")
+    if shape.breaker:
+        edge = " or @time.monotonic() >= @circuit.edge" if shape.windowed else ""
+        lines.add(f"if @circuit.streak.strikes.clean != @episode{edge}: @cold.succeeded(@episode)")
+        lines.add("else: @next(@counter)")
+    lines.add("return @result")
+    lines.shallower()
+    lines.add("try:")
+    recovered = f"@cold.recover(@episode, @failed, @fault, {sig.positional}, {sig.keywords}, {began})"
+    lines.add(f"    return (await {recovered}).unwrap()" if shape.is_async else f"    return {recovered}")
+    lines.add("finally:")
+    lines.add("    del @failed")
+
+
+def _leave(lines: Lines, shape: Shape) -> None:
+    """The way out of slot and timer."""
+    if shape.budget and shape.is_async:
+        lines.add("except @CancelledError as @error:")
+        lines.add("    @fired = @bucket.entries.pop(@task, None) is None and @is_ours(@deadline, @task)")
+        lines.add("    @task = None")
+        lines.add("    if @fired: raise @cold.timed_out(@deadline) from @error")
+        lines.add("    raise")
+    lines.add("finally:")
+    if shape.budget:
+        lines.add("    @set_deadline(@outer)")
+        lines.add("    @deadline.left = True")
+    if shape.budget and shape.is_async:
+        # Gone from the table: it fired, and its cancel is to be taken back on this way out too.
+        lines.add("    if @task is not None and @bucket.entries.pop(@task, None) is None: @is_ours(@deadline, @task)")
+    if shape.bulkhead:
+        lines.add("    @give(@slot)")
+        lines.add("    if @queue: @cold.hand_over()")
+
+
+HOT = ("buckets", "circuit", "counter", "fn", "give", "new_deadline", "pool", "queue", "take")
+"""What a wrapper's closure may hold: each cell costs every call a little, so it is only what a healthy call needs."""
+
+COLD = (
+    "adopt",
+    "door",
+    "gave_up",
+    "hand_over",
+    "interrupted",
+    "now",
+    "recover",
+    "refuse",
+    "settled",
+    "slow",
+    "succeeded",
+    "timed_out",
+)
+"""What only leaves the straight path: attributes of one object in the closure."""
+
+
+class Lines:
+    """Source lines with an indentation; `@` stands for our prefix."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._depth = 0
+
+    def add(self, line: str) -> None:
+        self._lines.append("    " * self._depth + line.replace("@", PREFIX))
+
+    def deeper(self) -> None:
+        self._depth += 1
+
+    def shallower(self) -> None:
+        self._depth -= 1
+
+    def text(self) -> str:
+        return "\n".join(self._lines) + "\n"
