@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from resilience._assembly import Assembly
 from resilience._core.order import POSITION
 from resilience._describe import ATTRIBUTE, Description, own_description
+from resilience._engine.kinds import Kind
 from resilience._engine.source import Shape
 from resilience._engine.straight import compile_wrapper, rebind
 from resilience._settings import Policy, one_of_each
@@ -23,7 +24,7 @@ from resilience._trampoline import tell_signature, trampoline, without_callee
 from resilience.errors import CompositionWarning, ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 _GENERATOR, _COROUTINE, _ITERABLE_COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x100, 0x200
 _DEEPEST = 64
@@ -33,7 +34,7 @@ def decorate(target: Any, *policies: Policy) -> Any:
     """`target` with policies added to those it has; one wrapper, in the fixed order.
 
     Raises:
-        ConfigurationError: not a callable, a class, a generator function, two policies of a
+        ConfigurationError: not a callable, a class, two policies of a
             kind, or a policy that this function can't carry.
     """
     # By `type`, not `isinstance`: a foreign proxy around one of these claims its class, and must not be skipped.
@@ -47,18 +48,20 @@ def decorate(target: Any, *policies: Policy) -> Any:
         target, policies = found.fn, (*found.policies, *policies)
     one_of_each(policies)
     policies = tuple(sorted(policies, key=lambda policy: POSITION[policy.places()[0]]))
-    _refuse_generators(target)
+    _refuse_context_managers(target)
     if found is None:
         _warn_of_foreign_order(target, policies)
     own_bulkhead = None if found is None else found.own_bulkhead
     if type(target) is FunctionType:
-        return _wrap_function(target, Assembly(target, policies, is_async(target), label_of(target), own_bulkhead))
+        return _wrap_function(
+            target, Assembly(target, policies, kind_of(target, policies), label_of(target), own_bulkhead)
+        )
     return _wrap_object(target, policies, own_bulkhead)
 
 
 # ---------------------------------------------------------------------------------------------- plain functions
 def _wrap_function(fn: FunctionType, assembly: Assembly) -> FunctionType:
-    shape = assembly.shape or _plan_only(is_async(fn))
+    shape = assembly.shape or Shape(assembly.kind.is_async, breaker=True, items=assembly.kind.is_generator)
     closure = assembly.closure if assembly.shape else {"circuit": _NEVER_CLOSED, "slow": assembly.run}
     wrapper = compile_wrapper(fn, shape, closure, assembly.filled_in)
     update_wrapper(wrapper, fn)
@@ -69,10 +72,6 @@ def _wrap_function(fn: FunctionType, assembly: Assembly) -> FunctionType:
 
 _NEVER_CLOSED = SimpleNamespace(closed=0)
 """The circuit of a wrapper whose every call takes the plan."""
-
-
-def _plan_only(is_async: bool) -> Shape:
-    return Shape(is_async, breaker=True)
 
 
 def _rebind_when_found(wrapper: FunctionType, assembly: Assembly) -> None:
@@ -90,13 +89,14 @@ def _wrap_object(target: Any, policies: tuple[Policy, ...], own_bulkhead: Any) -
     # Only now: wrapt is needed by few, and costs everybody who imports it.
     from resilience._proxy import AsyncPolicyProxy, PolicyProxy
 
-    through = trampoline(is_async(target), target)
+    kind = kind_of(target, policies)
+    through = trampoline(kind, target)
     if any(getattr(policy, "pass_as", None) for policy in policies):
         tell_signature(through, target)
-    assembly = Assembly(through, _through(policies), is_async(target), label_of(target), own_bulkhead)
+    assembly = Assembly(through, _through(policies), kind, label_of(target), own_bulkhead)
     assembly.description.stands_for(target, policies)
     call = _wrap_function(through, assembly)
-    return (AsyncPolicyProxy if is_async(target) else PolicyProxy)(target, call, assembly.description)
+    return (AsyncPolicyProxy if kind.returns_coroutine else PolicyProxy)(target, call, assembly.description)
 
 
 def _through(policies: tuple[Policy, ...]) -> tuple[Policy, ...]:
@@ -113,16 +113,29 @@ def _for_trampoline(policy: Policy) -> Policy:
 def caller(policies: tuple[Policy, ...], target: Any) -> FunctionType:
     """A function that calls any callable like `target` (its first argument) under the policies."""
     _refuse_what_is_no_function(target)
-    _refuse_generators(target)
-    through = trampoline(is_async(target), target)
+    _refuse_context_managers(target)
+    kind = kind_of(target, policies)
+    through = trampoline(kind, target)
     through.__name__ = through.__qualname__ = "compose"
-    return _wrap_function(through, Assembly(through, _through(policies), is_async(target), "resilience:compose"))
+    return _wrap_function(through, Assembly(through, _through(policies), kind, "resilience:compose"))
 
 
 # ---------------------------------------------------------------------------------------------- what it is
-def is_async(target: Any) -> bool:
-    """Whether calling it gives a coroutine to await: coroutine functions, partials of them, async `__call__`."""
-    if _flags_of(target) & (_COROUTINE | _ITERABLE_COROUTINE):
+def kind_of(target: Any, policies: Iterable[Policy]) -> Kind:
+    """What calling it gives: told by its code (also behind partials, and of a `__call__`), and by `stream=True` on a policy."""
+    flags = _flags_of(target)
+    if flags & _ASYNC_GENERATOR:
+        return Kind.ASYNC_GENERATOR
+    if flags & _GENERATOR and not flags & _ITERABLE_COROUTINE:
+        return Kind.GENERATOR
+    declared = any(policy.stream for policy in policies)
+    if _is_coroutine_function(target, flags):
+        return Kind.ASYNC_OPENING if declared else Kind.COROUTINE
+    return Kind.OPENING if declared else Kind.PLAIN
+
+
+def _is_coroutine_function(target: Any, flags: int) -> bool:
+    if flags & (_COROUTINE | _ITERABLE_COROUTINE):
         return True
     # Marked by inspect.markcoroutinefunction, which nobody can have called without importing inspect.
     inspect = sys.modules.get("inspect")
@@ -166,14 +179,7 @@ def _refuse_what_is_no_function(target: Any) -> None:
         raise ConfigurationError(f"fn must be a function or another callable, got {type(target).__name__}")
 
 
-def _refuse_generators(target: Any) -> None:
-    flags = _flags_of(target)
-    if flags & _ASYNC_GENERATOR or (flags & _GENERATOR and not flags & _ITERABLE_COROUTINE):
-        kind = "an async generator function" if flags & _ASYNC_GENERATOR else "a generator function"
-        raise ConfigurationError(
-            f"fn must return its result, {label_of(target)} is {kind}: its items would come unprotected. "
-            "Streams are not available in this version; put `with breaker(...).guard():` around the loop"
-        )
+def _refuse_context_managers(target: Any) -> None:
     if type(target) is FunctionType and target.__globals__.get("__name__") == "contextlib":
         raise ConfigurationError(
             f"fn must do its work when called, {label_of(target)} only makes a context manager: "

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from resilience._core import deadline as deadlines
 
@@ -47,6 +47,19 @@ def is_probing(breaker: object, episode: int) -> bool:
     by a reset or another probe's result, whether or not its caller has noticed.
     """
     return any(owner is breaker and not permit.settled and permit.episode == episode for owner, permit in PROBING.get())
+
+
+def marks_here() -> tuple[object, ...]:
+    """All of them, for `put_marks`: what runs in turns with its caller, such as a stream, carries its own along."""
+    return DEADLINE.get(), PROBING.get(), RETRYING.get()
+
+
+def put_marks(marks: tuple[Any, ...]) -> None:
+    """Let these be the marks from here on."""
+    deadline, probing, retrying = marks
+    DEADLINE.set(deadline)
+    PROBING.set(probing)
+    RETRYING.set(retrying)
 
 
 def remaining_at(now: float) -> float | None:

@@ -35,6 +35,7 @@ def breaker(
     classify: Classifier | Callable[[BaseException], object] | None = None,
     classify_result: Callable[[Any], object] | None = None,
     account: Literal["attempt", "call"] = "attempt",
+    stream: bool = False,
     registry: Registry | None = None,
 ) -> BreakerRef:
     """Stop calling a service that does not answer; the circuit is shared by name.
@@ -52,6 +53,8 @@ def breaker(
         classify_result: a function of the returned value that returns a `Fault` or `FaultKind` where
             it is a fault, None where it is none.
         account: "attempt" (default): every attempt counts; "call": one verdict for a whole call with its retries.
+        stream: the function returns an iterator, an async iterator or a response with `iter_...`, whose end is the
+            end of the call (default False; a generator function is known to).
         registry: where the name lives (default: the current registry).
 
     Raises:
@@ -72,6 +75,7 @@ def breaker(
             "classify": classify,
             "classify_result": classify_result,
             "account": account,
+            "stream": stream,
             "registry": registry,
         }
     )
@@ -96,6 +100,7 @@ def retry(
     safe_only: bool = False,
     max_retry_after: Seconds = 60.0,
     retry_budget: None = None,
+    stream: bool = False,
 ) -> Retry:
     """Try again what failed for a passing reason.
 
@@ -114,6 +119,7 @@ def retry(
         safe_only: repeat only what was surely not sent; then the function need not be idempotent.
         max_retry_after: a Retry-After longer than this many seconds ends the retry (> 0, default 60).
         retry_budget: not available in this version.
+        stream: the function returns a stream (see `breaker`); it is begun anew only before its first item.
 
     Raises:
         ConfigurationError: listing every argument that can't be right; when the function is
@@ -135,6 +141,7 @@ def retry(
         "safe_only": safe_only,
         "max_retry_after": max_retry_after,
         "retry_budget": retry_budget,
+        "stream": stream,
     }
     given = frozenset(name for name, default in _BACKOFF.items() if values[name] is not default)
     return Retry(**RetryPolicy.check(values, given))
@@ -144,10 +151,11 @@ def timeout(
     budget: Seconds | None = None,
     *,
     per_attempt: Seconds | None = None,
-    first_item: None = None,
-    idle: None = None,
+    first_item: Seconds | None = None,
+    idle: Seconds | None = None,
     pass_as: str | None = None,
     counts: bool = True,
+    stream: bool = False,
 ) -> Timeout:
     """Bound a call in time.
 
@@ -158,9 +166,11 @@ def timeout(
     Args:
         budget: seconds for the whole call, with all attempts and waits (> 0).
         per_attempt: seconds for each attempt, fresh each time (> 0, ≤ budget).
-        first_item, idle: not available in this version.
+        first_item: seconds of an attempt up to the first item of a stream (> 0, ≤ per_attempt and budget).
+        idle: seconds to wait for each further item of a stream (> 0, ≤ per_attempt or budget).
         pass_as: the parameter that is given the seconds left, such as "timeout".
         counts: whether an expiry counts against the breaker (default True); False for limits a client sets.
+        stream: the function returns a stream (see `breaker`); budget and per_attempt last to its end.
 
     Raises:
         ConfigurationError: listing every argument that can't be right; when the function is
@@ -179,6 +189,7 @@ def timeout(
                 "idle": idle,
                 "pass_as": pass_as,
                 "counts": counts,
+                "stream": stream,
             }
         )
     )
@@ -192,6 +203,7 @@ def bulkhead(
     wait: Seconds = 0.0,
     on_reject: OnReject = OnReject.FAIL,
     fallback: Any = None,
+    stream: bool = False,
     registry: Registry | None = None,
 ) -> Bulkhead:
     """Cap the calls in flight, over all threads and event loops of the process.
@@ -203,6 +215,7 @@ def bulkhead(
         wait: seconds this call site stands in line (≥ 0, default 0: refused at once). Strict first in, first out.
         on_reject: FAIL (default) raises `BulkheadFullError`; BYPASS skips the call and returns `fallback`.
         fallback: with BYPASS, a value, or a function of the call's arguments, of which it may leave out those that have defaults (default None).
+        stream: the function returns a stream (see `breaker`), whose slot is held to its end.
         registry: where the name lives (default: the current registry).
 
     Raises:
@@ -220,6 +233,7 @@ def bulkhead(
             "wait": wait,
             "on_reject": on_reject,
             "fallback": fallback,
+            "stream": stream,
             "registry": registry,
         }
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from resilience._core.checks import Faults
@@ -24,6 +25,9 @@ class Policy(Record):
     """One policy's settings. `kind` is its word; a function carries one of a kind."""
 
     kind: ClassVar[str]
+
+    stream: bool = False
+    """The function returns a stream: its end is the end of the call."""
 
     def places(self) -> tuple[Layer, ...]:
         """Where in the fixed order the policy applies."""
@@ -73,6 +77,7 @@ class BreakerPolicy(Policy):
         if values["classify"] is not None and not isinstance(values["classify"], Classifier):
             faults.callable_or_none("classify", values["classify"])
         faults.choice("account", values["account"], ("attempt", "call"))
+        faults.flag("stream", values["stream"])
         faults.instance_or_none("registry", values["registry"], Registry)
         faults.raise_any()
         return values
@@ -119,7 +124,7 @@ class RetryPolicy(Policy):
         if values["stop"] is not None and _is_whole_retry(values["stop"]):
             faults.add("stop", values["stop"], "a stop strategy, not a whole Retrying: pass its .stop")
         values["retry_on"] = faults.members("retry_on", values["retry_on"], FaultKind, RETRYABLE)
-        for name in ("idempotent", "safe_only"):
+        for name in ("idempotent", "safe_only", "stream"):
             faults.flag(name, values[name])
         values["max_retry_after"] = faults.seconds("max_retry_after", values["max_retry_after"])
         faults.raise_any()
@@ -133,6 +138,8 @@ class TimeoutPolicy(Policy):
 
     budget: float | None = None
     per_attempt: float | None = None
+    first_item: float | None = None
+    idle: float | None = None
     pass_as: str | None = None
     counts: bool = True
 
@@ -144,26 +151,39 @@ class TimeoutPolicy(Policy):
             ConfigurationError: listing every fault.
         """
         faults = Faults()
-        for name in ("first_item", "idle"):
-            faults.unavailable(name, values.pop(name, None))
-        for name in ("budget", "per_attempt"):
+        for name in _LIMITS:
             if values[name] is not None:
                 values[name] = faults.seconds(name, values[name])
-        if values["budget"] is None and values["per_attempt"] is None:
-            faults.say("budget or per_attempt must be given: a timeout of nothing limits nothing")
-        budget, per_attempt = values["budget"], values["per_attempt"]
-        if not faults and budget is not None and per_attempt is not None and per_attempt > budget:
-            faults.add("per_attempt", values["per_attempt"], f"<= budget ({values['budget']:g})")
+        if all(values[name] is None for name in _LIMITS):
+            faults.say(
+                "budget or per_attempt must be given (for a stream, or first_item or idle): a timeout of nothing limits nothing"
+            )
+        if not faults:
+            # Each lies within those before it.
+            for outer, inner in combinations(_LIMITS[:3], 2):
+                _check_within(faults, values, inner, outer)
+            _check_within(faults, values, "idle", "per_attempt" if values["per_attempt"] is not None else "budget")
         pass_as = values["pass_as"]
         if pass_as is not None and not (isinstance(pass_as, str) and pass_as.isidentifier()):
             faults.add("pass_as", pass_as, "the name of one of the function's parameters")
-        faults.flag("counts", values["counts"])
+        for name in ("counts", "stream"):
+            faults.flag(name, values[name])
         faults.raise_any()
         return values
 
     def places(self) -> tuple[Layer, ...]:
         whole = () if self.budget is None else (Layer.TIMEOUT,)
-        return whole if self.per_attempt is None else (*whole, Layer.ATTEMPT)
+        if self.per_attempt is None and self.first_item is None and self.idle is None:
+            return whole
+        return (*whole, Layer.ATTEMPT)
+
+
+_LIMITS = ("budget", "per_attempt", "first_item", "idle")
+
+
+def _check_within(faults: Faults, values: dict[str, Any], inner: str, outer: str) -> None:
+    if values[inner] is not None and values[outer] is not None and values[inner] > values[outer]:
+        faults.add(inner, values[inner], f"<= {outer} ({values[outer]:g})")
 
 
 class BulkheadPolicy(Policy):
@@ -201,6 +221,7 @@ class BulkheadPolicy(Policy):
         values["on_reject"] = faults.member("on_reject", values["on_reject"], OnReject)
         if values["fallback"] is not None and values["on_reject"] is not OnReject.BYPASS:
             faults.add("fallback", values["fallback"], "left out unless on_reject is BYPASS")
+        faults.flag("stream", values["stream"])
         faults.instance_or_none("registry", values["registry"], Registry)
         faults.raise_any()
         return values

@@ -66,6 +66,7 @@ class Site:
         pass_as: the parameter that is handed the seconds left, or None.
         pass_at: its place among the positional ones, None where it is given by name only.
         per_attempt: the limit of one attempt in seconds, or None.
+        first_item, idle: the limits of a stream up to its first item, and for each further one.
         budget: the limit of a whole call in seconds, or None.
         counts: whether our own deadlines count against the breaker.
         uninterruptible: whether an attempt once begun is waited for, whatever is cancelled.
@@ -81,6 +82,9 @@ class Site:
         self.pass_as: str | None = None
         self.pass_at: int | None = None
         self.per_attempt: float | None = None
+        self.counts = True
+        self.first_item: float | None = None
+        self.idle: float | None = None
         self.budget: float | None = None
         self.uninterruptible = False
         self.judge_result: Callable[[Any], object] | None = None
@@ -193,6 +197,16 @@ class Call:
         self.bulkhead: SlotHolder | None = None
         self.slot: int | None = None
         self.cancelled: BaseException | None = None
+
+    delivered = False
+    """The consumer of a stream has been given something."""
+
+    def skip(self) -> None:
+        """Note that the call was skipped: its value is the call site's fallback."""
+
+    def since(self, started: float | None) -> float | None:
+        """Since when an attempt that began at `started` has been in flight."""
+        return started
 
 
 class SlotHolder(Protocol):

@@ -10,10 +10,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FunctionType
 
+    from resilience._engine.kinds import Kind
 
-def trampoline(is_async: bool, target: object) -> FunctionType:
+
+def trampoline(kind: Kind, target: object) -> FunctionType:
     """A function of its own that calls what it is given; it carries the marks of `target`."""
-    made = _async_call() if is_async else _sync_call()
+    made = _async_call() if kind.returns_coroutine else _sync_call()
     copy_marks(target, made)
     return made  # type: ignore[no-any-return]  # made right below
 

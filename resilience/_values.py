@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from resilience._compose import caller, decorate, is_async
+from resilience._compose import caller, decorate, kind_of
 from resilience._marks import is_idempotent, is_uninterruptible, worker_limit
 from resilience._policies.classifying import classify_with
 from resilience._policies.guard import GuardKit
@@ -144,7 +144,7 @@ class PolicySet:
 
     def _caller(self, fn: Any) -> Any:
         """One assembled caller for all functions of a sort, so that all calls share a bulkhead without a name."""
-        sort = (is_async(fn), is_idempotent(fn), is_uninterruptible(fn), worker_limit(fn))
+        sort = (kind_of(fn, self.policies), is_idempotent(fn), is_uninterruptible(fn), worker_limit(fn))
         found = self._calls.get(sort)
         if found is None:
             found = self._calls[sort] = caller(self.policies, fn)

@@ -39,6 +39,7 @@ FLOORS = {
     "_describe": 4,
     "_forks": 4,
     "_marks": 4,
+    "_opened": 4,
     "_proxy": 4,
     "_registry": 4,
     "_settings": 4,

@@ -15,6 +15,7 @@ from resilience._settings import Policy, one_of_each
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from resilience._engine.kinds import Kind
     from resilience._policies.bulkhead import SharedBulkhead
 
 
@@ -22,6 +23,7 @@ class Assembly:
     """What a wrapper is made from.
 
     Attributes:
+        kind: what calling the function gives.
         description: what `describe` tells.
         shape: of the straight path, None where every call takes the plan.
         closure: what the straight path's source names.
@@ -37,17 +39,18 @@ class Assembly:
         self,
         fn: Callable[..., Any],
         policies: tuple[Policy, ...],
-        is_async: bool,
+        kind: Kind,
         label: str,
         own_bulkhead: SharedBulkhead | None = None,
     ) -> None:
+        self.kind = kind
         given = one_of_each(policies)
-        check_fit(given, fn, is_async, label)
-        parts = self._parts = Parts(given, fn, is_async, label, own_bulkhead)
-        self._runner = Runner(parts, is_async)
+        check_fit(given, fn, kind, label)
+        parts = self._parts = Parts(given, fn, kind, label, own_bulkhead)
+        self._runner = _make_runner(parts, kind)
         self.run: Callable[..., Any] = self._first_run if parts.pending else self._runner.run
-        self.shape = choose_shape(parts, is_async)
-        self.closure = {} if self.shape is None else make_closure(parts, self._runner, is_async)
+        self.shape = choose_shape(parts, kind)
+        self.closure = {} if self.shape is None else make_closure(parts, self._runner, kind)
         if parts.pending:
             self.closure["slow"] = self.run
         if self.closure and parts.retry is not None:
@@ -78,6 +81,15 @@ class Assembly:
         if retry is not None:
             retry.look_at(args, kwargs)
         return fn(*args, **kwargs)
+
+
+def _make_runner(parts: Parts, kind: Kind) -> Runner:
+    if not kind.is_stream:
+        return Runner(parts, kind)
+    # Only now: most functions give no stream.
+    from resilience._assembly.stream_runner import StreamRunner
+
+    return StreamRunner(parts, kind)
 
 
 def _nobody_waits(closure: dict[str, Any]) -> None:

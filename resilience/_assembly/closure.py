@@ -13,39 +13,47 @@ from resilience._words import OnOpen
 if TYPE_CHECKING:
     from resilience._assembly.parts import Parts
     from resilience._assembly.runner import Runner
+    from resilience._engine.kinds import Kind
 
 
-def choose_shape(parts: Parts, is_async: bool) -> Shape | None:
+def choose_shape(parts: Parts, kind: Kind) -> Shape | None:
     """What the straight path is made of; None where a policy asks for more than it knows."""
     breaker, timeout = parts.given.breaker, parts.given.timeout
     if breaker is not None and (
         breaker.unless is not None or breaker.classify_result is not None or breaker.account == "call"
     ):
         return None
+    if kind.opens:
+        return None
+    if kind.is_generator and timeout is not None and not (kind.is_async and timeout.idle is None and timeout.counts):
+        return None
     if timeout is not None and (timeout.per_attempt is not None or timeout.pass_as is not None):
         return None
-    if timeout is not None and not is_async and parts.bulkhead is not None:
+    if timeout is not None and not kind.is_async and parts.bulkhead is not None:
         # A function that is left behind keeps its slot, which takes a call that can say so.
         return None
     if parts.site.uninterruptible:
         return None
     known = parts.breaker is not None and not parts.pending
     return Shape(
-        is_async=is_async,
+        is_async=kind.is_async,
+        items=kind.is_generator,
         breaker=parts.breaker is not None,
         windowed=known and parts.breaker is not None and parts.breaker.breaker.config.trip.windowed,
         bulkhead=parts.bulkhead is not None,
-        budget=timeout is not None,
+        budget=timeout is not None and timeout.budget is not None,
+        first_item=timeout is not None and timeout.first_item is not None,
         retry=parts.retry is not None,
         stateful=parts.retry is not None and parts.retry.needs_state,
         fail_fast=breaker is not None and breaker.on_open is OnOpen.FAIL,
     )
 
 
-def make_closure(parts: Parts, runner: Runner, is_async: bool) -> dict[str, Any]:
+def make_closure(parts: Parts, runner: Runner, kind: Kind) -> dict[str, Any]:
     """Everything a wrapper of this function needs; stand-ins for what is not found yet."""
     closure: dict[str, Any] = {
         "adopt": runner.adopt,
+        "first": getattr(runner, "first", None),
         "fn": parts.site.fn,
         "gave_up": runner.gave_up,
         "interrupted": runner.interrupted,
@@ -58,7 +66,7 @@ def make_closure(parts: Parts, runner: Runner, is_async: bool) -> dict[str, Any]
     timeout = parts.given.timeout
     if timeout is not None and timeout.budget is not None:
         closure["new_deadline"] = fixed_deadline(timeout.budget, timeout.counts)
-        if is_async:
+        if kind.is_async:
             from resilience._engine.timers import Buckets
 
             closure["buckets"] = buckets = Buckets()
@@ -92,6 +100,7 @@ def shared_closure(parts: Parts, runner: Runner) -> dict[str, Any]:
             "take": bulkhead.slots.free.pop,
             "give": bulkhead.slots.free.append,
             "queue": bulkhead.slots.queue,
+            "give_back": bulkhead.give,
             "hand_over": bulkhead.hand_over,
         }
     return closure

@@ -8,10 +8,11 @@ from resilience._core.checks import Faults
 from resilience._marks import is_idempotent, is_uninterruptible, worker_limit
 
 if TYPE_CHECKING:
+    from resilience._engine.kinds import Kind
     from resilience._settings import Given, TimeoutPolicy
 
 
-def check_fit(given: Given, fn: Any, is_async: bool, label: str) -> None:
+def check_fit(given: Given, fn: Any, kind: Kind, label: str) -> None:
     """Refuse policies that this function can't carry; one error for all of it.
 
     Raises:
@@ -24,17 +25,21 @@ def check_fit(given: Given, fn: Any, is_async: bool, label: str) -> None:
             f"retry must know that {label} may be repeated: put @idempotent next to the function, or give "
             "idempotent=True (or safe_only=True, to repeat only what was surely not sent)"
         )
-    if limit is not None and is_async:
+    if limit is not None and kind.is_async:
         faults.say(f"@interruptible must stand on a plain function; {label} is async, which a timeout cancels")
+    if kind.is_generator and given.breaker is not None and given.breaker.classify_result is not None:
+        faults.say(
+            f"classify_result must be left out: {label} is a generator function, which returns no result to judge"
+        )
+    if kind.is_stream and is_uninterruptible(fn):
+        faults.say(f"@uninterruptible must stand on a function that returns its result; {label} gives a stream")
     if given.timeout is not None:
-        _check_timeout(faults, given.timeout, fn, is_async, label, limit)
+        _check_timeout(faults, given.timeout, fn, kind, label, limit)
     faults.raise_any()
 
 
-def _check_timeout(
-    faults: Faults, timeout: TimeoutPolicy, fn: Any, is_async: bool, label: str, limit: int | None
-) -> None:
-    if is_async:
+def _check_timeout(faults: Faults, timeout: TimeoutPolicy, fn: Any, kind: Kind, label: str, limit: int | None) -> None:
+    if kind.is_async:
         if is_uninterruptible(fn):
             faults.say(f"timeout must be left out: {label} is marked @uninterruptible")
     elif timeout.pass_as is None and limit is None:
@@ -45,6 +50,18 @@ def _check_timeout(
         )
     elif timeout.pass_as is not None and limit is not None:
         faults.add("pass_as", timeout.pass_as, "left out for an @interruptible function: choose one of the two")
+    for name in ("first_item", "idle"):
+        seconds = getattr(timeout, name)
+        if seconds is not None and not kind.is_stream:
+            faults.add(
+                name, seconds, f"left out, since {label} gives no stream; declare stream=True if what it returns is one"
+            )
+        elif seconds is not None and timeout.pass_as is not None:
+            faults.add(
+                name,
+                seconds,
+                "left out with pass_as, which interrupts nothing: put @interruptible next to the function",
+            )
     if timeout.pass_as is not None and not takes(fn, timeout.pass_as):
         faults.add("pass_as", timeout.pass_as, f"a parameter of {label} that can be given by name")
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from resilience._core.order import Layer
+    from resilience._engine.kinds import Kind
     from resilience._settings import Given
 
 
@@ -38,7 +39,7 @@ class Parts:
     """
 
     def __init__(
-        self, given: Given, fn: Callable[..., Any], is_async: bool, label: str, own_bulkhead: SharedBulkhead | None
+        self, given: Given, fn: Callable[..., Any], kind: Kind, label: str, own_bulkhead: SharedBulkhead | None
     ) -> None:
         self.given = given
         self.own_bulkhead = own_bulkhead
@@ -46,12 +47,12 @@ class Parts:
         self.home = self._find_home()
         own_rules = None if given.breaker is None else given.breaker.classify
         self.site = Site(fn, label, self.home, classify_with(own_rules, default_classifier()))
-        self.site.uninterruptible = is_async and is_uninterruptible(fn)
+        self.site.uninterruptible = kind.is_async and is_uninterruptible(fn)
         self.breaker = self._assemble_breaker()
         self.bulkhead = self._assemble_bulkhead()
         self.timeout = self._assemble_timeout()
         self.retry = self._assemble_retry()
-        self.world: Any = self._assemble_world(fn, is_async)
+        self.world: Any = self._assemble_world(fn, kind)
         self.pending = self._find_pending()
 
     def layers(self) -> list[tuple[Layer, Callable[..., Any]]]:
@@ -119,6 +120,7 @@ class Parts:
             return None
         site = self.site
         site.timed = True
+        site.first_item, site.idle, site.counts = policy.first_item, policy.idle, policy.counts
         site.budget, site.per_attempt, site.pass_as = policy.budget, policy.per_attempt, policy.pass_as
         site.pass_at = None if policy.pass_as is None else place_of(site.fn, policy.pass_as)
         return TimeoutLayers(site, budget=policy.budget, per_attempt=policy.per_attempt, counts=policy.counts)
@@ -141,19 +143,36 @@ class Parts:
             stopped=None if self.breaker is None else self.breaker.stopped,
         )
 
-    def _assemble_world(self, fn: Callable[..., Any], is_async: bool) -> Any:
-        if is_async:
+    def _assemble_world(self, fn: Callable[..., Any], kind: Kind) -> Any:
+        if kind.is_stream:
+            return self._assemble_stream_world(fn, kind)
+        if kind.is_async:
             # Only now: importing asyncio costs more than all of this library.
             from resilience._engine.world_async import AsyncWorld, UninterruptibleWorld
 
             return (UninterruptibleWorld if self.site.uninterruptible else AsyncWorld)(self.site)
+        pool = self._make_pool(fn)
+        return world_sync.SyncWorld(self.site) if pool is None else world_sync.WorkerWorld(self.site, pool)
+
+    def _assemble_stream_world(self, fn: Callable[..., Any], kind: Kind) -> Any:
+        # Only now: most functions give no stream.
+        if kind.is_async:
+            from resilience._engine.world_async_streams import AsyncStreamWorld
+
+            return AsyncStreamWorld(self.site, opens=kind.opens)
+        from resilience._engine.world_streams import StreamWorld
+
+        return StreamWorld(self.site, self._make_pool(fn), opens=kind.opens)
+
+    def _make_pool(self, fn: Callable[..., Any]) -> WorkerPool | None:
+        """The workers of a plain function with a limit that may be left behind."""
         limit = worker_limit(fn)
         if self.timeout is None or limit is None:
-            return world_sync.SyncWorld(self.site)
+            return None
         cap = self.given.bulkhead.max_in_flight if self.given.bulkhead is not None else None
         pool = WorkerPool(self.site.label, limit or cap or DEFAULT_WORKERS)
         self.home.watch_clock(pool)
-        return world_sync.WorkerWorld(self.site, pool)
+        return pool
 
     def _find_pending(self) -> list[Callable[[], object]]:
         """References to names that nobody has registered yet; the others are looked up here and now."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from resilience._assembly.parts import Parts
     from resilience._core.deadline import Deadline
     from resilience._core.faults import Fault
+    from resilience._engine.kinds import Kind
 
 
 class Runner:
@@ -35,19 +36,19 @@ class Runner:
             for an async function it gives a coroutine of the outcome.
     """
 
-    def __init__(self, parts: Parts, is_async: bool) -> None:
+    def __init__(self, parts: Parts, kind: Kind) -> None:
         layers = in_order(parts.layers())
         self._parts = parts
         self._site = parts.site
         self._world = parts.world
         self._plan = link(layers)
         self._again = link(layers, inside=Layer.RETRY)
-        self.run: Callable[..., Any] = self._run_async if is_async else self._run_sync
+        self.run: Callable[..., Any] = self._run_async if kind.is_async else self._run_sync
         self._retry = parts.retry
         if parts.retry is None:
             self.recover: Callable[..., Any] = self._raise
         else:
-            self.recover = self._recover_async if is_async else self._recover_sync
+            self.recover = self._recover_async if kind.is_async else self._recover_sync
 
     # ------------------------------------------------------------------------------------------------ from the beginning
     def _enter(self, world: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:

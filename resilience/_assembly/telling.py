@@ -28,8 +28,10 @@ def described_layers(given: Given, label: str) -> tuple[DescribedLayer, ...]:
     if breaker is not None:
         shared = "" if breaker.config is None else f", {_config_details(breaker.config)}"
         layers.append((Layer.BREAKER, f"{breaker.name}{shared}, on_open={breaker.on_open}, account={breaker.account}"))
-    if timeout is not None and timeout.per_attempt is not None:
-        layers.append((Layer.ATTEMPT, f"per_attempt={timeout.per_attempt:g} s{_timeout_details(timeout)}"))
+    if timeout is not None and Layer.ATTEMPT in timeout.places():
+        names = ("per_attempt", "first_item", "idle")
+        limits = [f"{name}={getattr(timeout, name):g} s" for name in names if getattr(timeout, name) is not None]
+        layers.append((Layer.ATTEMPT, ", ".join(limits) + _timeout_details(timeout)))
     return tuple(DescribedLayer(layer=layer, settings=text) for layer, text in layers)
 
 

@@ -69,6 +69,30 @@ class AttemptDeadline(Deadline):
     scope = TimeoutScope.ATTEMPT
 
 
+class FirstItemDeadline(Deadline):
+    """The limit of one attempt up to the first item of its stream."""
+
+    scope = TimeoutScope.FIRST_ITEM
+
+
+class IdleDeadline(Deadline):
+    """The limit of the wait for one further item of a stream."""
+
+    scope = TimeoutScope.IDLE
+
+
+class Passed(BaseException):
+    """Ends a stream whose deadline ran out while the consumer had it: nobody was waiting for the remote.
+
+    Attributes:
+        deadline: which one.
+    """
+
+    def __init__(self, deadline: Deadline) -> None:
+        super().__init__()
+        self.deadline = deadline
+
+
 def fixed_deadline(seconds: float, counts: bool) -> type[Deadline]:
     """A class of deadlines that all have one length, for the straight path: it sets `started`, `left` and what is not usual.
 

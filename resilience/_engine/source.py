@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from resilience._engine.signature import PREFIX
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from resilience._engine.signature import Signature
 
 
@@ -28,6 +30,10 @@ class Shape(NamedTuple):
     """The retry asks a strategy, which may want to know when the call began."""
     fail_fast: bool = False
     """An open circuit raises at this call site; otherwise the plan decides."""
+    items: bool = False
+    """The function is a generator function, and so is its wrapper."""
+    first_item: bool = False
+    """The first item has a limit of its own."""
 
     @property
     def on_worker(self) -> bool:
@@ -41,14 +47,26 @@ def source_of(shape: Shape, sig: Signature) -> str:
     In the templates `@` stands for our prefix, so that no name of ours meets a parameter's.
     """
     assert not (shape.on_worker and shape.bulkhead), "a function that is left behind would have to keep its slot"
+    return wrapper_source(shape, sig, _call_body)
+
+
+def wrapper_source(shape: Shape, sig: Signature, add_body: Callable[[Lines, Shape, Signature], None]) -> str:
+    """The source of a factory around a wrapper with such a body."""
     lines = Lines()
-    define, wait = ("async def", "await ") if shape.is_async else ("def", "")
-    slow = f"return {wait}@cold.slow({sig.passed})"
     lines.add(f"def make({', '.join('@' + name for name in (*HOT, 'cold'))}):")
     lines.deeper()
-    lines.add(f"{define} wrapper({sig.parameters}):")
+    lines.add(f"{'async def' if shape.is_async else 'def'} wrapper({sig.parameters}):")
     lines.deeper()
-    _door(lines, shape, slow)
+    add_body(lines, shape, sig)
+    lines.shallower()
+    lines.add("return wrapper")
+    return lines.text()
+
+
+def _call_body(lines: Lines, shape: Shape, sig: Signature) -> None:
+    wait = "await " if shape.is_async else ""
+    slow = f"return {wait}@cold.slow({sig.passed})"
+    add_door(lines, shape, slow)
     _enter(lines, shape, slow)
     framed = shape.bulkhead or shape.budget
     if framed:
@@ -58,12 +76,9 @@ def source_of(shape: Shape, sig: Signature) -> str:
     if framed:
         lines.shallower()
         _leave(lines, shape)
-    lines.shallower()
-    lines.add("return wrapper")
-    return lines.text()
 
 
-def _door(lines: Lines, shape: Shape, slow: str) -> None:
+def add_door(lines: Lines, shape: Shape, slow: str) -> None:
     """One read tells both that the circuit is closed and in which episode."""
     if not shape.breaker:
         lines.add("@episode = 0")
@@ -144,9 +159,7 @@ def _body(lines: Lines, shape: Shape, sig: Signature, wait: str) -> None:
         lines.add("if @type(@result) not in @plain and @awaitable[@type(@result)]:")
         lines.add(f"    return @cold.adopt(@result, {sig.positional}, {sig.keywords})")
     if shape.breaker:
-        edge = " or @time.monotonic() >= @circuit.edge" if shape.windowed else ""
-        lines.add(f"if @circuit.streak.strikes.clean != @episode{edge}: @cold.succeeded(@episode)")
-        lines.add("else: @next(@counter)")
+        add_success(lines, shape)
     lines.add("return @result")
     lines.shallower()
     lines.add("try:")
@@ -154,6 +167,13 @@ def _body(lines: Lines, shape: Shape, sig: Signature, wait: str) -> None:
     lines.add(f"    return (await {recovered}).unwrap()" if shape.is_async else f"    return {recovered}")
     lines.add("finally:")
     lines.add("    del @failed")
+
+
+def add_success(lines: Lines, shape: Shape) -> None:
+    """Count a success: a tick, as long as there is nothing that it could change."""
+    edge = " or @time.monotonic() >= @circuit.edge" if shape.windowed else ""
+    lines.add(f"if @circuit.streak.strikes.clean != @episode{edge}: @cold.succeeded(@episode)")
+    lines.add("else: @next(@counter)")
 
 
 def _leave(lines: Lines, shape: Shape) -> None:
@@ -182,7 +202,9 @@ HOT = ("buckets", "circuit", "counter", "fn", "give", "new_deadline", "pool", "q
 COLD = (
     "adopt",
     "door",
+    "first",
     "gave_up",
+    "give_back",
     "hand_over",
     "interrupted",
     "now",

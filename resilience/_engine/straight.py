@@ -62,6 +62,10 @@ def _shared(shape: Shape) -> dict[str, Any]:
 
         shared |= {"CancelledError": asyncio.CancelledError, "task_of": asyncio.current_task}
         shared |= {"is_ours": is_ours, "note": note}
+    if shape.items:
+        from resilience._engine.stream_source import shared_by_streams
+
+        shared |= shared_by_streams(shape)
     return {PREFIX + name: value for name, value in shared.items()}
 
 
@@ -112,8 +116,17 @@ def rebind(wrapper: FunctionType, closure: dict[str, Any]) -> None:
             cells[PREFIX + name].cell_contents = closure[name]
 
 
+def _source_of(shape: Shape, sig: Signature) -> str:
+    if not shape.items:
+        return source_of(shape, sig)
+    # Only now: most functions are no generator functions.
+    from resilience._engine.stream_source import stream_source_of
+
+    return stream_source_of(shape, sig)
+
+
 def _compile(shape: Shape, sig: Signature) -> Callable[..., FunctionType]:
-    source = source_of(shape, sig)
+    source = _source_of(shape, sig)
     options = "+".join(name for name, on in zip(Shape._fields, shape, strict=True) if on) or "bare"
     filename = f"<resilience {options} ({sig.parameters})>"
     namespace: dict[str, Any] = {"__name__": __name__, **_shared(shape)}

@@ -89,32 +89,101 @@ def is_ours(deadline: Deadline, task: asyncio.Task[Any]) -> bool:
 
 
 class Expiry:
-    """One scope with a timer of its own, for deadlines that differ from call to call."""
+    """One scope with a timer of its own, for deadlines that differ from call to call.
 
-    __slots__ = ("_deadline", "_handle", "_task", "fired")
+    Attributes:
+        deadline: its limit.
+        fired: whether it has interrupted its task.
+    """
+
+    __slots__ = ("_handle", "_task", "deadline", "fired")
 
     def __init__(self, deadline: Deadline, clock: Clock) -> None:
         task = this_task()
         self.fired = False
-        self._deadline = deadline
-        self._task = task
+        self.deadline = deadline
+        self._task: asyncio.Task[Any] | None = task
         note(deadline, task)
         self._handle: Handle | None = clock.call_at(task.get_loop(), deadline.expires, self._expire)
         DEADLINE.set(deadline)
 
     def _expire(self) -> None:
-        if self._handle is not None:
+        if self._handle is not None and self._task is not None:
             self.fired = True
-            fire(self._deadline, self._task)
+            fire(self.deadline, self._task)
 
     def leave(self) -> bool:
         """Leave the scope, on every way out; True if a CancelledError on this way is our timeout."""
         handle, self._handle = self._handle, None
         if handle is not None:
             handle.cancel()
-        self._deadline.left = True
-        DEADLINE.set(self._deadline.outer)
-        return self.fired and is_ours(self._deadline, self._task)
+        self.deadline.left = True
+        DEADLINE.set(self.deadline.outer)
+        return self.fired and self._task is not None and is_ours(self.deadline, self._task)
+
+
+class SteppedExpiry(Expiry):
+    """The scope of a stream, which goes on from step to step, in whatever task each is made.
+
+    Between two steps nobody may be interrupted: the next one is told.
+    """
+
+    __slots__ = ()
+
+    def begin_step(self) -> None:
+        """From now on the running task is the one to be interrupted."""
+        self._task = this_task()
+        note(self.deadline, self._task)
+
+    def end_step(self) -> None:
+        """The task has its item and goes on with it; a cancel of ours that the stream has swallowed is taken back."""
+        task, self._task = self._task, None
+        if self.fired and task is not None:
+            self.fired = self.deadline.fired = False
+            is_ours(self.deadline, task)
+
+
+class StreamLimit:
+    """The same for a budget by the system's clock, on the straight path, which does the stepping by itself.
+
+    Attributes:
+        deadline: the limit.
+        task: the task that waits for an item, None between two steps.
+        fired: whether it has interrupted that task, and the cancel has not been taken back yet.
+        passed: whether it ran out between two steps.
+    """
+
+    __slots__ = ("_handle", "deadline", "fired", "passed", "task")
+
+    def __init__(self, deadline: Deadline, loop: asyncio.AbstractEventLoop) -> None:
+        self.deadline = deadline
+        self.task: asyncio.Task[Any] | None = None
+        self.fired = self.passed = False
+        self._handle = loop.call_at(loop.time() + (deadline.expires - time.monotonic()), self._expire)
+
+    def _expire(self) -> None:
+        if self.task is None:
+            self.passed = True
+        else:
+            self.fired = True
+            fire(self.deadline, self.task)
+
+    def is_ours(self) -> bool:
+        """Take back the cancel that the expiry gave; whether a CancelledError is our timeout."""
+        task = self.task
+        if not self.fired or task is None:
+            return False
+        self.fired, self.passed = False, True
+        ours = is_ours(self.deadline, task)
+        self.deadline.fired = False
+        return ours
+
+    def leave(self) -> None:
+        """The stream has ended."""
+        self._handle.cancel()
+        self.is_ours()
+        self.task = None
+        self.deadline.left = True
 
 
 class Bucket:

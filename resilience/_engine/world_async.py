@@ -71,24 +71,7 @@ class AsyncWorld:
         expired = past(deadline, clock.monotonic())
         if expired is not None:
             return expired
-        expiry = Expiry(deadline, clock)
-        cut: BaseException | None = None
-        try:
-            outcome = await inner(call)
-        except asyncio.CancelledError as error:
-            if not expiry.leave():
-                raise
-            cut = error
-        except BaseException:
-            expiry.leave()
-            raise
-        else:
-            expiry.leave()
-            return outcome
-        try:
-            return exceeded(deadline, cut)
-        finally:
-            del cut
+        return await within(Expiry(deadline, clock), call, inner)
 
     async def invoke(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
         try:
@@ -96,6 +79,27 @@ class AsyncWorld:
             return Outcome(await value if AWAITABLE[type(value)] else value)
         except Exception as error:
             return Outcome(None, error)
+
+
+async def within(expiry: Expiry, call: Call, inner: Inner) -> Outcome:
+    """The layers inside of a scope that has been entered; a cancel of its own is an outcome."""
+    cut: BaseException | None = None
+    try:
+        outcome = await inner(call)
+    except asyncio.CancelledError as error:
+        if not expiry.leave():
+            raise
+        cut = error
+    except BaseException:
+        expiry.leave()
+        raise
+    else:
+        expiry.leave()
+        return outcome
+    try:
+        return exceeded(expiry.deadline, cut)
+    finally:
+        del cut
 
 
 class UninterruptibleWorld(AsyncWorld):

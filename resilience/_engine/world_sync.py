@@ -90,6 +90,19 @@ class WorkerWorld(SyncWorld):
         self.pool = pool
 
     async def attempt(self, call: Call) -> Outcome:
+        outcome = self.perform(call, self._site.fn, call.args, call.kwargs, _nothing)
+        outcome.pending = outcome.error is None and AWAITABLE[type(outcome.value)]
+        return outcome
+
+    def perform(
+        self,
+        call: Call,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        on_end: Callable[[], object],
+    ) -> Outcome:
+        """Run a function on a worker; where it is left behind, `on_end()` follows when it has ended."""
         clock = self._site.services.clock
         deadline = deadlines.nearest(DEADLINE.get())
         if deadline is not None and deadline.expires <= clock.monotonic():
@@ -102,9 +115,9 @@ class WorkerWorld(SyncWorld):
         worker = self.pool.take()
         if worker is None:
             return Outcome.refusal(BulkheadFullError(self.pool.name), self)
-        task = copy_context(), self._site.fn, call.args, call.kwargs
+        task = copy_context(), fn, args, kwargs
         seconds = None if deadline is None else deadline.expires - clock.monotonic()
-        answer = worker.perform(task, seconds, clock, partial(_leave_slot, call))
+        answer = worker.perform(task, seconds, clock, partial(_leave_slot, call, on_end))
         if answer is None:
             assert deadline is not None, "without a deadline a worker is waited for"
             return exceeded(deadline)
@@ -116,18 +129,26 @@ class WorkerWorld(SyncWorld):
                 raise error
             finally:
                 del error
-        outcome = Outcome(value, error)
-        outcome.pending = error is None and AWAITABLE[type(value)]
-        return outcome
+        return Outcome(value, error)
 
 
-def _leave_slot(call: Call) -> Callable[[], None] | None:
+def _leave_slot(call: Call, on_end: Callable[[], object]) -> Callable[[], None]:
     """The slot of an attempt that is left to itself stays with it: what gives it back when the attempt has ended."""
     bulkhead, slot = call.bulkhead, call.slot
-    if bulkhead is None or slot is None:
-        return None
     call.slot = None
-    return partial(bulkhead.give, slot)
+
+    def clean_up() -> None:
+        try:
+            on_end()
+        finally:
+            if bulkhead is not None and slot is not None:
+                bulkhead.give(slot)
+
+    return clean_up
+
+
+def _nothing() -> None:
+    return None
 
 
 def arguments(site: Site, call: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:

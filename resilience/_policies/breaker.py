@@ -115,7 +115,7 @@ class BreakerLayers:
         try:
             outcome = await inner(call)
         except BaseException as error:
-            self._settle_interrupted(Permit(episode), error, started)
+            self._settle_interrupted(Permit(episode), error, call.since(started))
             raise
         if outcome.pending:
             return outcome
@@ -141,7 +141,7 @@ class BreakerLayers:
         try:
             outcome = await inner(call)
         except BaseException as error:
-            self._settle_interrupted(permit, error, started)
+            self._settle_interrupted(permit, error, call.since(started))
             raise
         finally:
             if permit.probe:
@@ -160,7 +160,7 @@ class BreakerLayers:
             return
         # An attempt that a deadline of ours cut short without a word on the remote was cancelled, as in asyncio.
         end = ProbeEnd.NEUTRAL if outcome.expired is None else ProbeEnd.CANCELLED
-        self.breaker.settle(permit, self._verdict_once(outcome, fault, started), fault, end)
+        self.breaker.settle(permit, self._verdict_once(outcome, fault, call.since(started)), fault, end)
 
     def _settle_interrupted(self, permit: Permit, error: BaseException, started: float | None) -> None:
         breaker = self.breaker
@@ -208,7 +208,7 @@ class BreakerLayers:
             outcome = await inner(call)
         except BaseException as error:
             if call.permit is not None:
-                self._settle_interrupted(call.permit, error, started)
+                self._settle_interrupted(call.permit, error, call.since(started))
             raise
         if call.permit is not None and outcome.pending:
             self.breaker.settle(call.permit, Verdict.NEUTRAL)

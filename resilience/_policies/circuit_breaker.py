@@ -20,7 +20,7 @@ from resilience._policies.marks import counts_first
 from resilience._policies.status import read_status
 from resilience._policies.verdicts import settle_error
 from resilience._words import CircuitState, OnOpen, ProbeEnd, Verdict
-from resilience.errors import CircuitOpenError, shown
+from resilience.errors import CircuitOpenError, ConfigurationError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     R = TypeVar("R")
 
 _SERIALS = count(1)
-_COROUTINE = 0x80
+_GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200
 FAIL = OnOpen.FAIL
 SUCCESS, FAILURE, NEUTRAL = Verdict.SUCCESS, Verdict.FAILURE, Verdict.NEUTRAL
 
@@ -167,7 +167,13 @@ class CircuitBreaker(LockedCircuit):
 
     def call(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a function under the breaker; what a coroutine function returns is guarded when it is awaited."""
-        if getattr(getattr(fn, "__code__", None), "co_flags", 0) & _COROUTINE:
+        flags = getattr(getattr(fn, "__code__", None), "co_flags", 0)
+        if flags & (_GENERATOR | _ASYNC_GENERATOR):
+            raise ConfigurationError(
+                f"fn must return its result, {shown(fn)} is a generator function: decorate it with breaker(...), "
+                "or put guard() around the loop"
+            )
+        if flags & _COROUTINE:
             return self.acall(fn, *args, **kwargs)  # type: ignore[return-value, arg-type]  # R is the awaitable here
         with self.guard():
             return fn(*args, **kwargs)

@@ -46,6 +46,7 @@ class Fallback:
 
     async def answer(self, call: Call) -> Outcome:
         """The outcome of a skipped call."""
+        call.skip()
         if not callable(self._answer):
             return await call.world.invoke(lambda: self._answer, (), {})
         fn, args, kwargs = call.site.fn, call.args, call.kwargs

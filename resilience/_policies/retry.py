@@ -206,7 +206,7 @@ class RetryLayers:
     def _decide(self, call: Call, outcome: Outcome, number: int, began: float, idle: float) -> float | None:
         """Seconds to wait before the next attempt, None when this outcome is the answer."""
         site = self._site
-        if outcome.pending or outcome.refused_by is not None or call.cancelled is not None:
+        if outcome.pending or outcome.refused_by is not None or call.cancelled is not None or call.delivered:
             return None
         expired = outcome.expired
         if expired is not None and expired.scope is TimeoutScope.BUDGET:

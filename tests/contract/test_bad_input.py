@@ -7,6 +7,7 @@ import subprocess
 import sys
 from datetime import timedelta
 from fractions import Fraction
+from functools import partial
 
 import pytest
 from naming import named
@@ -564,11 +565,84 @@ def test_timeout_seconds(field, value):
     refused(field, timeout, **{field: value})
 
 
-@pytest.mark.parametrize("value", [1, 2.5, True, Odd()], ids=named)
+@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), True, "1", Odd()], ids=named)
 @pytest.mark.parametrize("field", ["first_item", "idle"])
-def test_stream_limits_are_not_there_yet(field, value):
-    """Issue 2, Build 4: first_item and idle raise until a later issue fills them."""
+def test_stream_limits(field, value):
+    """Bad input: the limits of a stream are seconds."""
     refused(field, timeout, 5, **{field: value})
+
+
+@pytest.mark.parametrize("limits", [{"first_item": 6}, {"idle": 6}, {"per_attempt": 2, "first_item": 3}])
+def test_stream_limits_beyond_those_around_them(limits):
+    """Bad input: a limit that a longer one can't outlast."""
+    refused(list(limits)[-1], timeout, 5, **limits)
+
+
+@pytest.mark.parametrize("field", ["first_item", "idle"])
+def test_stream_limits_without_a_stream(field):
+    """Bad input: a function that gives no stream has no first item."""
+
+    async def fn():
+        """Return at once."""
+
+    refused(field, timeout(5, **{field: 1}), fn)
+
+
+@pytest.mark.parametrize("field", ["first_item", "idle"])
+def test_stream_limits_that_interrupt_nothing(field):
+    """Bad input: what is handed to the function can't end a wait for an item."""
+
+    def stream(timeout):
+        yield timeout
+
+    refused(field, timeout(5, pass_as="timeout", **{field: 1}), stream)
+
+
+@pytest.mark.parametrize("value", [None, 1, "yes", Odd()], ids=named)
+@pytest.mark.parametrize(
+    "make", [partial(breaker, "a"), partial(bulkhead, max_in_flight=1), retry, partial(timeout, 5)]
+)
+def test_stream_flag(make, value):
+    """Bad input: stream is True or False."""
+    refused("stream", make, stream=value)
+
+
+def test_a_stream_has_no_result_to_judge(registry):
+    """Bad input: classify_result on a generator function."""
+
+    def stream():
+        yield 1
+
+    refused("classify_result", breaker("a", classify_result=lambda value: None), stream)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_stream_is_not_uninterruptible(is_async):
+    """Bad input: what goes on in the consumer's own steps can't be kept from being cut short."""
+
+    @uninterruptible
+    def stream():
+        yield 1
+
+    @uninterruptible
+    async def astream():
+        yield 1
+
+    refused("uninterruptible", bulkhead(max_in_flight=1), astream if is_async else stream)
+
+
+def test_a_generator_function_is_not_called_by_hand(registry):
+    """Bad input: a breaker's own `call` would guard nothing of a stream."""
+
+    def stream():
+        yield 1
+
+    async def astream():
+        yield 1
+
+    shared = registry.breaker("a", BreakerConfig())
+    refused("fn", shared.call, stream)
+    refused("fn", shared.call, astream)
 
 
 def test_timeout_without_any_limit():
@@ -739,21 +813,6 @@ def test_interruptible_on_async():
         @interruptible
         async def fn():
             return None
-
-
-def test_generators_are_refused_until_streams(registry):
-    """Issue 2, Build 6: no silent half-protection."""
-
-    def stream():
-        yield 1
-
-    async def astream():
-        yield 1
-
-    for fn in (stream, astream):
-        for policy in (breaker("a", BreakerConfig()), bulkhead(max_in_flight=1), retry(2, idempotent=True)):
-            with pytest.raises(ConfigurationError):
-                policy(fn)
 
 
 # ------------------------------------------------------------------------------------------ the breaker's own methods

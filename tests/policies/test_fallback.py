@@ -26,6 +26,10 @@ class Call:
     def __init__(self, fn, args, kwargs):
         self.site = type("Site", (), {"fn": staticmethod(fn)})
         self.args, self.kwargs = args, kwargs
+        self.skipped = False
+
+    def skip(self):
+        self.skipped = True
 
 
 def answer(fallback, *args, fn=embed, **kwargs):

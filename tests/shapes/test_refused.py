@@ -31,64 +31,6 @@ slots = bulkhead(max_in_flight=1)
 every_policy = pytest.mark.parametrize("policy", [guard, again, slots, compose(guard, again)])
 
 
-def generator(*args):
-    yield 1
-
-
-async def async_generator(*args):
-    yield 1
-
-
-class Generating:
-    def __call__(self):
-        yield 1
-
-    def method(self):
-        yield 1
-
-    async def async_method(self):
-        yield 1
-
-
-class TestGenerators:
-    @pytest.mark.parametrize(
-        "streaming",
-        [
-            generator,
-            functools.partial(generator, 1),
-            Generating(),
-            Generating().method,
-            staticmethod(generator),
-            classmethod(generator),
-            functools.partial(Generating().method),
-        ],
-    )
-    @every_policy
-    def test_a_generator_function(self, policy, streaming):
-        """Its items would come unprotected: no silent half-protection, whatever it is wrapped in."""
-        with pytest.raises(ConfigurationError, match="is a generator function: its items would come unprotected"):
-            policy(streaming)
-
-    @pytest.mark.parametrize(
-        "streaming", [async_generator, functools.partial(async_generator, 1), Generating().async_method]
-    )
-    @every_policy
-    def test_an_async_generator_function(self, policy, streaming):
-        """The same for async ones."""
-        with pytest.raises(ConfigurationError, match="is an async generator function"):
-            policy(streaming)
-
-    def test_in_a_single_call(self):
-        """`compose(...).call` refuses them too."""
-        with pytest.raises(ConfigurationError, match="is a generator function"):
-            compose(guard, again).call(generator)
-
-    def test_the_cure_is_named(self):
-        """The message says what to do instead."""
-        with pytest.raises(ConfigurationError, match="guard"):
-            guard(generator)
-
-
 class TestNoFunctions:
     @every_policy
     def test_a_class(self, policy):

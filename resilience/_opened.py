@@ -1,0 +1,193 @@
+"""What a function that opens a stream returns to its caller: the stream, under the policies of the call.
+
+Everything is the stream's own but what leads to its items: those operations go through
+the plan, which holds slot and permit until the stream has ended, is closed, or is
+dropped.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import wrapt
+
+from resilience._engine.opened import Iteration, Opened, afinal, anext_item, final, next_item
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Generator, Iterator
+
+    from resilience._core.outcome import Outcome
+    from resilience._engine.streams import AsyncSteps
+
+
+class OpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unused-ignore]  # typed since wrapt 2
+    """A stream of threads: its iterators, `read`, and its ways to close it are the plan's."""
+
+    def __init__(self, stream: Any, steps: Generator[Any, Any, Outcome]) -> None:
+        super().__init__(stream)
+        self._self_steps: Generator[Any, Any, Outcome] | None = steps
+
+    def __next__(self) -> Any:
+        return self._self_go_on(next_item)
+
+    def __iter__(self) -> Iterator[Any]:
+        if hasattr(type(self.__wrapped__), "__next__"):
+            return self
+        return self._self_iterate(Iteration(iter))
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.__wrapped__, name)
+        if self._self_steps is None or not callable(found):
+            return found
+        if name.startswith("iter_"):
+            return lambda *args, **kwargs: self._self_iterate(
+                Iteration(lambda stream: iter(getattr(stream, name)(*args, **kwargs)))
+            )
+        if name == "read":
+            return self._self_read
+        if name == "close":
+            return self._self_close
+        return found
+
+    def __enter__(self) -> Any:
+        entered = self.__wrapped__.__enter__()
+        return self if entered is self.__wrapped__ else entered
+
+    def __exit__(self, *error: Any) -> Any:
+        self._self_leave()
+        return self.__wrapped__.__exit__(*error)
+
+    def _self_go_on(self, operation: Callable[[Any], Any]) -> Any:
+        """Make a step; raises StopIteration with the rest, where it ends the stream."""
+        if self._self_steps is None:
+            return operation(self.__wrapped__)
+        try:
+            item = self._self_steps.send(operation)
+            while type(item) is Opened:
+                # It failed before its first item, and has been opened again.
+                self.__wrapped__ = item.stream
+                item = self._self_steps.send(operation)
+        except StopIteration as stop:
+            self._self_steps = None
+            outcome: Outcome = stop.value
+        except BaseException:
+            self._self_steps = None
+            raise
+        else:
+            return item
+        raise StopIteration(outcome.unwrap())
+
+    def _self_iterate(self, iteration: Iteration) -> Iterator[Any]:
+        while True:
+            try:
+                item = self._self_go_on(iteration.next_item)
+            except StopIteration:
+                return
+            yield item
+
+    def _self_read(self, *args: Any, **kwargs: Any) -> Any:
+        if args or kwargs:
+            # A part of it.
+            return self._self_go_on(lambda stream: stream.read(*args, **kwargs))
+        try:
+            return self._self_go_on(final(lambda stream: stream.read()))
+        except StopIteration as stop:
+            return stop.value
+
+    def _self_leave(self) -> None:
+        steps, self._self_steps = self._self_steps, None
+        if steps is not None:
+            steps.close()
+
+    def _self_close(self) -> Any:
+        self._self_leave()
+        return self.__wrapped__.close()
+
+
+class AsyncOpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unused-ignore]  # typed since wrapt 2
+    """A stream of tasks: the same with `aiter_...`, `aread`, and awaitable ways to close it."""
+
+    def __init__(self, stream: Any, steps: AsyncSteps) -> None:
+        super().__init__(stream)
+        self._self_steps: AsyncSteps | None = steps
+
+    async def __anext__(self) -> Any:
+        return await self._self_go_on(anext_item)
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        if hasattr(type(self.__wrapped__), "__anext__"):
+            return self
+        return self._self_iterate(Iteration(aiter))
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.__wrapped__, name)
+        if self._self_steps is None or not callable(found):
+            return found
+        if name.startswith("aiter_"):
+            return lambda *args, **kwargs: self._self_iterate(
+                Iteration(lambda stream: aiter(getattr(stream, name)(*args, **kwargs)))
+            )
+        if name in ("read", "aread"):
+            return lambda *args, **kwargs: self._self_read(name, args, kwargs)
+        if name in ("close", "aclose"):
+            return lambda: self._self_close(name)
+        return found
+
+    async def __aenter__(self) -> Any:
+        entered = await self.__wrapped__.__aenter__()
+        return self if entered is self.__wrapped__ else entered
+
+    async def __aexit__(self, *error: Any) -> Any:
+        await self._self_leave()
+        return await self.__wrapped__.__aexit__(*error)
+
+    async def _self_go_on(self, operation: Callable[[Any], Any]) -> Any:
+        """Make a step; raises StopAsyncIteration at the end, with the rest."""
+        steps = self._self_steps
+        if steps is None:
+            return await operation(self.__wrapped__)
+        try:
+            outcome = await steps.send(operation)
+            while outcome is None and type(steps.call.box.item) is Opened:
+                # It failed before its first item, and has been opened again.
+                self.__wrapped__ = steps.call.box.take().stream
+                outcome = await steps.send(operation)
+        finally:
+            if steps.over:
+                self._self_steps = None
+        if outcome is None:
+            return steps.call.box.take()
+        raise StopAsyncIteration(outcome.unwrap())
+
+    async def _self_iterate(self, iteration: Iteration) -> AsyncIterator[Any]:
+        while True:
+            try:
+                item = await self._self_go_on(iteration.anext_item)
+            except StopAsyncIteration:
+                return
+            yield item
+
+    async def _self_read(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        def read(stream: Any) -> Any:
+            return getattr(stream, name)(*args, **kwargs)
+
+        if args or kwargs or self._self_steps is None:
+            # A part of it, or what is left of a stream that has ended.
+            return await self._self_go_on(read)
+        try:
+            return await self._self_go_on(afinal(read))
+        except StopAsyncIteration as stop:
+            return stop.args[0]
+
+    async def _self_leave(self) -> None:
+        steps, self._self_steps = self._self_steps, None
+        if steps is not None:
+            try:
+                await steps.throw(GeneratorExit())
+            except GeneratorExit:
+                pass
+
+    async def _self_close(self, name: str) -> Any:
+        await self._self_leave()
+        answer = getattr(self.__wrapped__, name)()
+        return await answer if hasattr(answer, "__await__") else answer
