@@ -106,7 +106,9 @@ def _through(policies: tuple[Policy, ...]) -> tuple[Policy, ...]:
 
 def _for_trampoline(policy: Policy) -> Policy:
     values = policy.as_dict()
-    changed = {name: without_callee(values[name]) for name in ("fallback", "unless") if callable(values.get(name))}
+    changed: dict[str, Any] = {
+        name: without_callee(values[name]) for name in ("fallback", "unless") if callable(values.get(name))
+    }
     return type(policy)(**{**values, **changed}) if changed else policy
 
 
