@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import wrapt
 
-from resilience._engine.opened import Iteration, Opened, afinal, anext_item, final, next_item
+from resilience._engine.opened import Iteration, Opened, afinal, anext_item, asome, final, next_item, some
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator, Iterator
 
     from resilience._core.outcome import Outcome
     from resilience._engine.streams import AsyncSteps
+
+
+PARTS = frozenset({"read", "read1", "readany", "readexactly", "readinto", "readline", "readuntil", "aread"})
+"""Methods that read from where the stream stands; without a size, `read` and `aread` all the rest."""
 
 
 class OpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unused-ignore]  # typed since wrapt 2
@@ -43,8 +47,8 @@ class OpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unused-ig
             return lambda *args, **kwargs: self._self_iterate(
                 Iteration(lambda stream: iter(getattr(stream, name)(*args, **kwargs)))
             )
-        if name == "read":
-            return self._self_read
+        if name in PARTS:
+            return lambda *args, **kwargs: self._self_read(name, args, kwargs)
         if name == "close":
             return self._self_close
         return found
@@ -85,12 +89,15 @@ class OpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unused-ig
                 return
             yield item
 
-    def _self_read(self, *args: Any, **kwargs: Any) -> Any:
-        if args or kwargs:
-            # A part of it.
-            return self._self_go_on(lambda stream: stream.read(*args, **kwargs))
+    def _self_read(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        def read(stream: Any) -> Any:
+            return getattr(stream, name)(*args, **kwargs)
+
+        if self._self_steps is None:
+            return read(self.__wrapped__)
+        whole = name == "read" and not args and not kwargs
         try:
-            return self._self_go_on(final(lambda stream: stream.read()))
+            return self._self_go_on(final(read) if whole else some(read))
         except StopIteration as stop:
             return stop.value
 
@@ -127,7 +134,7 @@ class AsyncOpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unus
             return lambda *args, **kwargs: self._self_iterate(
                 Iteration(lambda stream: aiter(getattr(stream, name)(*args, **kwargs)))
             )
-        if name in ("read", "aread"):
+        if name in PARTS:
             return lambda *args, **kwargs: self._self_read(name, args, kwargs)
         if name in ("close", "aclose"):
             return lambda: self._self_close(name)
@@ -171,11 +178,11 @@ class AsyncOpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unus
         def read(stream: Any) -> Any:
             return getattr(stream, name)(*args, **kwargs)
 
-        if args or kwargs or self._self_steps is None:
-            # A part of it, or what is left of a stream that has ended.
-            return await self._self_go_on(read)
+        if self._self_steps is None:
+            return await read(self.__wrapped__)
+        whole = name in ("read", "aread") and not args and not kwargs
         try:
-            return await self._self_go_on(afinal(read))
+            return await self._self_go_on(afinal(read) if whole else asome(read))
         except StopAsyncIteration as stop:
             return stop.args[0]
 

@@ -96,8 +96,32 @@ def final(read: Callable[[Any], Any]) -> Callable[[Any], NoReturn]:
     return operation
 
 
+def some(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """An operation that reads a part; nothing means that there is no more."""
+
+    def operation(stream: Any) -> Any:
+        part = read(stream)
+        if not part:
+            raise StopIteration(part)
+        return part
+
+    return operation
+
+
 class Rest(Exception):
     """Ends an async stream with all the rest of it: a coroutine can't raise StopIteration."""
+
+
+def asome(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """An operation that reads a part of an async stream."""
+
+    async def operation(stream: Any) -> Any:
+        part = await read(stream)
+        if not part:
+            raise Rest(part)
+        return part
+
+    return operation
 
 
 def afinal(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
