@@ -63,19 +63,22 @@ class OpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unused-ig
 
     def _self_go_on(self, operation: Callable[[Any], Any]) -> Any:
         """Make a step; raises StopIteration with the rest, where it ends the stream."""
-        if self._self_steps is None:
+        steps = self._self_steps
+        if steps is None:
             return operation(self.__wrapped__)
         try:
-            item = self._self_steps.send(operation)
+            item = steps.send(operation)
             while type(item) is Opened:
                 # It failed before its first item, and has been opened again.
                 self.__wrapped__ = item.stream
-                item = self._self_steps.send(operation)
+                item = steps.send(operation)
         except StopIteration as stop:
             self._self_steps = None
             outcome: Outcome = stop.value
         except BaseException:
-            self._self_steps = None
+            # Not where another thread is in the middle of a step: the stream goes on.
+            if getattr(steps, "gi_frame", None) is None:
+                self._self_steps = None
             raise
         else:
             return item
@@ -154,9 +157,10 @@ class AsyncOpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unus
         if steps is None:
             return await operation(self.__wrapped__)
         try:
-            outcome = await steps.send(operation)
+            # A stream that a plain function has returned begins now, with itself.
+            outcome = await steps.send(operation if steps.begun else None)
             while outcome is None and type(steps.call.box.item) is Opened:
-                # It failed before its first item, and has been opened again.
+                # Or it failed before its first item, and has been opened again.
                 self.__wrapped__ = steps.call.box.take().stream
                 outcome = await steps.send(operation)
         finally:
@@ -198,3 +202,18 @@ class AsyncOpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unus
         await self._self_leave()
         answer = getattr(self.__wrapped__, name)()
         return await answer if hasattr(answer, "__await__") else answer
+
+
+class EnteredStream:
+    """What opened a stream when it was entered, and how to leave it."""
+
+    __slots__ = ("_opened", "_opener")
+
+    def __init__(self, opener: Any, opened: Any) -> None:
+        self._opener = opener
+        self._opened = opened
+
+    async def __aexit__(self, *error: Any) -> Any:
+        if isinstance(self._opened, AsyncOpenedStream):
+            await self._opened._self_leave()
+        return await self._opener.__aexit__(*error)

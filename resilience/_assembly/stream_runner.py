@@ -130,18 +130,20 @@ class StreamRunner(Runner):
     def _adopt_stream(self, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any], failed: int) -> Any:
         """Guard what a plain function has returned, which is awaited or asked for its items in a task: from then on."""
         from resilience._engine.world_async_streams import AdoptingStreamWorld
+        from resilience._opened import AsyncOpenedStream, EnteredStream
 
         if not AWAITABLE[type(value)]:
-            from resilience._opened import AsyncOpenedStream
-
             world = AdoptingStreamWorld(self._site, value)
             return AsyncOpenedStream(value, AsyncSteps(partial(self._begin, world, args, kwargs, failed)))
 
         async def guarded(world: AdoptingStreamWorld) -> Any:
             try:
-                return await self._open(AsyncSteps(partial(self._begin, world, args, kwargs, failed)))
+                opened = await self._open(AsyncSteps(partial(self._begin, world, args, kwargs, failed)))
             finally:
                 world.close()
+            # Where it was entered, leaving that ends the stream as well.
+            world.used = EnteredStream(world.used, opened)
+            return opened
 
         return Adopted(value, guarded, partial(AdoptingStreamWorld, self._site))
 

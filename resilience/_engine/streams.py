@@ -15,7 +15,7 @@ closes it, and a finaliser, which closes the plan where it stands.
 from __future__ import annotations
 
 from types import coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from resilience._context import marks_here, put_marks
 
@@ -86,26 +86,34 @@ class AsyncSteps:
         plan: its plan while it goes on, else None.
     """
 
-    __slots__ = ("_begin", "_ours", "call", "plan")
+    __slots__ = ("_begin", "_ours", "_stepping", "call", "plan")
 
     def __init__(self, begin: Callable[[], tuple[StreamCall, Plan]]) -> None:
         self._begin: Callable[[], tuple[StreamCall, Plan]] | None = begin
         self._ours: tuple[object, ...] | None = None
+        self._stepping = False
         self.call: StreamCall
         self.plan: Plan | None = None
 
     async def send(self, value: Any) -> Outcome | None:
-        """Go on to the next item, which is then in the call's box; the outcome where the plan has ended."""
+        """Go on to the next item, which is then in the call's box; the outcome where the plan has ended.
+
+        Raises:
+            RuntimeError: another task is in the middle of a step.
+        """
         if self._begin is not None:
             self.call, self.plan = self._begin()
             self._begin = None
-        assert self.plan is not None, "a plan that has ended makes no step"
-        return await self._step(self.plan.send, value)
+        return await self._step("send", value)
 
     async def throw(self, error: BaseException) -> Outcome | None:
         """The same, with an exception raised where the plan stands."""
-        assert self.plan is not None, "a plan that has ended makes no step"
-        return await self._step(self.plan.throw, error)
+        return await self._step("throw", error)
+
+    @property
+    def begun(self) -> bool:
+        """Whether there has been a first step."""
+        return self._begin is None
 
     @property
     def over(self) -> bool:
@@ -116,14 +124,19 @@ class AsyncSteps:
         """Never begin."""
         self._begin = None
 
-    async def _step(self, step: Callable[[Any], Any], argument: Any) -> Outcome | None:
-        call, plan = self.call, self.plan
-        assert plan is not None
+    async def _step(self, how: Literal["send", "throw"], argument: Any) -> Outcome | None:
+        plan = self.plan
+        assert plan is not None, "a plan that has ended makes no step"
+        call = self.call
+        if self._stepping:
+            raise RuntimeError("the stream is being asked for an item already, by another task")
+        self._stepping = True
         theirs = marks_here()
         if self._ours is not None and self._ours != theirs:
             put_marks(self._ours)
         over = True
         try:
+            step = plan.send if how == "send" else plan.throw
             passed = call.begin_step()
             if passed is not None:
                 step, argument = plan.throw, passed
@@ -132,6 +145,7 @@ class AsyncSteps:
             return outcome
         finally:
             argument = None
+            self._stepping = False
             call.end_step()
             self._ours = marks_here()
             if self._ours != theirs:
