@@ -105,14 +105,15 @@ def retry(
     """Try again what failed for a passing reason.
 
     The last real exception leaves unchanged when nothing more can be done. A server's
-    Retry-After is the least wait. A refusal by an open circuit is never retried.
+    Retry-After is the least wait, and where it sets the wait the spread is added to it. A refusal
+    by an open circuit is never retried.
 
     Args:
         max_attempts: including the first (≥ 1, default 3).
         initial_backoff: seconds after the first failure (≥ 0, default 0.1), doubled after each further one.
         max_backoff: the longest wait in seconds (≥ 0, default 30).
-        jitter: spread of each wait as a share of it (0 to 1, default 0.5: ± 50 %).
-        wait: instead of the three above: seconds, or any tenacity wait strategy.
+        jitter: spread of each wait as a share of it (0 to 1, default 0.5: ± 50 %, of a Retry-After up to + 50 %).
+        wait: instead of the three above: seconds, or any tenacity wait strategy. The spread of a Retry-After is then 10 %.
         stop: beside `max_attempts`, any tenacity stop strategy: whichever ends first.
         retry_on: fault kinds, out of transient (default) and downstream.
         idempotent: the function may be repeated; or mark it `@idempotent`.

@@ -10,7 +10,7 @@ from resilience._core.events import RetryExhausted, RetryScheduled
 from resilience._core.faults import FaultKind, may_retry
 from resilience._core.order import Layer
 from resilience._core.reading import ask
-from resilience._core.schedule import backoff, fits
+from resilience._core.schedule import backoff, fits, release
 from resilience._events import warn
 from resilience._policies.retry_state import RetryState
 from resilience._words import TimeoutScope
@@ -59,6 +59,8 @@ class RetryLayers:
         # For a fault without flags the rule is one look-up, unless only what was not sent may be repeated.
         self._plain_kinds = frozenset[FaultKind]() if safe_only else retry_on
         self._max_retry_after = max_retry_after
+        # A strategy of the user's own has no jitter to go by.
+        self._spread = jitter if wait is None else RELEASE_SPREAD
         # Why no attempt after such a wait could go, as the breaker inside foresees it; "" if one may.
         self._stopped = stopped
         self.needs_state = stop is not None or callable(wait)
@@ -161,17 +163,17 @@ class RetryLayers:
         wait = self._schedule(call, outcome, number, began, idle) if self._fixed is None else self._fixed
         if wait is None:
             return None
-        if fault.retry_after is not None:
-            if fault.retry_after > self._max_retry_after:
-                note = f"retry stopped: the server asks for {fault.retry_after:g} s, more than max_retry_after"
+        left, hint = site.left(call), fault.retry_after
+        if hint is not None:
+            if hint > self._max_retry_after:
+                note = f"retry stopped: the server asks for {hint:g} s, more than max_retry_after"
                 return self._end(outcome, number, "retry_after", note)
-            wait = max(wait, fault.retry_after)
-        if wait == 0.0 and not site.services.hub.wanted:
-            left = site.left(call)
-            if left is None or left > 0.0:
-                # Nothing to wait for, nobody to tell: the attempt itself asks the circuit.
-                return 0.0
-        return self._check(call, outcome, fault, number, wait)
+            if hint >= wait:
+                wait = release(hint, jitter=self._spread, left=left, chance=self.rng()) if self._spread else hint
+        if wait == 0.0 and not site.services.hub.wanted and (left is None or left > 0.0):
+            # Nothing to wait for, nobody to tell: the attempt itself asks the circuit.
+            return 0.0
+        return self._check(call, outcome, fault, number, wait, left)
 
     def _may_retry(self, fault: Fault) -> bool:
         """Whether this policy repeats after such a fault at all."""
@@ -195,9 +197,11 @@ class RetryLayers:
     def _backoff(self, number: int) -> float:
         return backoff(number, initial=self._initial, longest=self._longest, jitter=self._jitter, chance=self.rng())
 
-    def _check(self, call: Call, outcome: Outcome, fault: Fault, number: int, wait: float) -> float | None:
+    def _check(
+        self, call: Call, outcome: Outcome, fault: Fault, number: int, wait: float, left: float | None
+    ) -> float | None:
         """The wait, or None where it leads to no attempt: past the deadline, or to an open circuit."""
-        if not fits(wait, self._site.left(call)):
+        if not fits(wait, left):
             note = f"retry stopped: a wait of {wait:.3g} s does not fit the deadline"
             return self._end(outcome, number, "budget", note)
         # Without a wait the attempt itself asks, at the same moment.
@@ -232,6 +236,10 @@ class RetryLayers:
 _NOTHING_IS_SURE = (
     "; until then safe_only repeats nothing, for an earlier request of the client may have been processed"
 )
+
+
+RELEASE_SPREAD = 0.1
+"""How far the waits after a Retry-After lie apart, as a share of it, where a wait strategy has no jitter to go by."""
 
 
 def _chance() -> float:

@@ -235,6 +235,12 @@ def http_error():
 
 
 @pytest.fixture
+def least_chance(monkeypatch):
+    """Every draw is the least: a wait that a server has set is exactly as long as it asked for."""
+    monkeypatch.setattr("resilience._policies.retry._chance", lambda: 0.0)
+
+
+@pytest.fixture
 def events(registry):
     """Every event of the registry, as it was delivered."""
     from resilience._core import events as kinds

@@ -275,7 +275,7 @@ def test_exception_then_result(env, remote):
     assert "bad" == env.call(fn)
 
 
-def test_results_retry_after_is_the_least_wait(world, remote):
+def test_results_retry_after_is_the_least_wait(world, remote, least_chance):
     """Sections 2 and 6: a Fault of a result carries Retry-After too."""
     fault = Fault(T, retry_after=7.0)
     provider = remote("bad", "good")
@@ -343,11 +343,29 @@ def test_very_many_attempts_never_overflow(world, remote):
 
 # ------------------------------------------------------------------------------------------ Retry-After
 @pytest.mark.parametrize("value", ["7", "7 ", " 7", "7.0"])
-def test_retry_after_seconds_is_the_least_wait(world, remote, http_error, value):
+def test_retry_after_seconds_is_the_least_wait(world, remote, http_error, value, least_chance):
     """Section 6: a server's Retry-After sets the minimum wait."""
     fn = retry(2, wait=1, idempotent=True)(world.function(remote(http_error(429, Retry_After=value))))
     world.call(fn)
 
+    assert [7] == waits(world)
+
+
+@pytest.mark.parametrize(("options", "most"), [({}, 10.5), ({"jitter": 0.25}, 8.75), ({"wait": 1}, 7.7)])
+def test_retry_after_is_spread_upwards(world, remote, http_error, options, most):
+    """Section 6: the minimum wait; callers who share a Retry-After do not come back in one instant."""
+    for _ in range(40):
+        world.call(retry(2, idempotent=True, **options)(world.function(remote(http_error(429, Retry_After="7")))))
+    slept = waits(world)
+
+    assert 7 <= min(slept) <= max(slept) <= most
+    assert len(set(slept)) > 30
+    assert max(slept) - min(slept) > (most - 7) / 2
+
+
+def test_retry_after_without_jitter(world, remote, http_error):
+    """Section 6: jitter=0 is exactly what the server said."""
+    world.call(retry(2, jitter=0, idempotent=True)(world.function(remote(http_error(429, Retry_After="7")))))
     assert [7] == waits(world)
 
 
@@ -357,13 +375,13 @@ def test_retry_after_shorter_than_the_wait(world, remote, http_error):
     assert [9] == waits(world)
 
 
-def test_retry_after_milliseconds(world, remote, http_error):
+def test_retry_after_milliseconds(world, remote, http_error, least_chance):
     """Section 6: retry-after-ms."""
     world.call(retry(2, wait=0, idempotent=True)(world.function(remote(http_error(429, retry_after_ms="1500")))))
     assert [1.5] == waits(world)
 
 
-def test_retry_after_date(world, remote, http_error):
+def test_retry_after_date(world, remote, http_error, least_chance):
     """Section 6: an HTTP date, on the wall clock."""
     import time
 
@@ -402,7 +420,7 @@ def test_retry_after_date_of_the_past(world, remote, http_error):
         "Wed",
     ],
 )
-def test_junk_is_ignored(world, remote, http_error, junk):
+def test_junk_is_ignored(world, remote, http_error, junk, least_chance):
     """Section 6: hostile-proof: junk = ignored."""
     error = http_error(503)
     error.headers = {"Retry-After": junk}
@@ -441,13 +459,13 @@ def test_retry_after_longer_than_max_retry_after_fails_now(world, remote, http_e
     assert "retry_after" not in vars(error)
 
 
-def test_retry_after_of_exactly_max_retry_after(world, remote, http_error):
+def test_retry_after_of_exactly_max_retry_after(world, remote, http_error, least_chance):
     """Section 6: 60 s still fits."""
     world.call(retry(2, wait=0, idempotent=True)(world.function(remote(http_error(429, Retry_After="60")))))
     assert [60] == waits(world)
 
 
-def test_max_retry_after_of_the_policy(world, remote, http_error):
+def test_max_retry_after_of_the_policy(world, remote, http_error, least_chance):
     """Section 6: max_retry_after is the policy's."""
     provider = remote(http_error(429, Retry_After="61"))
     world.call(retry(2, wait=0, idempotent=True, max_retry_after=100)(world.function(provider)))

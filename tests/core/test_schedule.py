@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resilience._core.schedule import backoff, fits
+from resilience._core.schedule import backoff, fits, release
 
 seconds = st.just(0.0) | st.floats(1e-9, 1e6)
 
@@ -75,3 +75,42 @@ def test_no_wait_fits_where_any_time_is_left():
     """A wait of zero fits a budget that is not used up."""
     assert fits(0.0, 0.001)
     assert not fits(0.0, 0.0)
+
+
+# ---------------------------------------------------------------------------------------------- a server's own word
+@pytest.mark.parametrize(("chance", "expected"), [(0.0, 20.0), (0.5, 25.0), (0.75, 27.5)])
+def test_a_hint_is_spread_upwards(chance, expected):
+    """Never less than the server asked for, up to the share `jitter` more: all its callers were told the same."""
+    assert expected == release(20.0, jitter=0.5, left=None, chance=chance)
+
+
+@pytest.mark.parametrize(("left", "expected"), [(100.0, 25.0), (30.0, 25.0), (24.0, 22.0), (21.0, 20.5)])
+def test_the_spread_ends_where_the_time_does(left, expected):
+    """Only the part of it that fits."""
+    assert expected == release(20.0, jitter=0.5, left=left, chance=0.5)
+
+
+@pytest.mark.parametrize("left", [20.0, 19.0, 0.0, -1.0])
+def test_a_hint_that_does_not_fit_by_itself(left):
+    """It stays what it is, for the retry to fail at once."""
+    assert 20.0 == release(20.0, jitter=0.5, left=left, chance=0.5)
+
+
+@pytest.mark.parametrize(("hint", "jitter"), [(0.0, 1.0), (20.0, 0.0)])
+def test_nothing_to_spread(hint, jitter):
+    """A date of the past asks for no wait; no jitter is none."""
+    assert hint == release(hint, jitter=jitter, left=None, chance=0.9)
+
+
+@given(
+    hint=seconds,
+    jitter=st.floats(0, 1),
+    left=st.none() | st.floats(-1, 1e6),
+    chance=st.floats(0, 1, exclude_max=True),
+)
+def test_bounds_of_a_release(hint, jitter, left, chance):
+    """Not below the hint, not beyond the spread, and past the deadline only if the hint is that by itself."""
+    wait = release(hint, jitter=jitter, left=left, chance=chance)
+
+    assert hint <= wait <= hint * (1 + jitter) * (1 + 1e-12)
+    assert fits(wait, left) == fits(hint, left)

@@ -178,10 +178,71 @@ def test_an_earlier_outcome_is_emptied(plan, down):
 # ---------------------------------------------------------------------------------------------- Retry-After
 def test_a_retry_after_raises_the_wait(plan, fault_of):
     """It is the least wait, not the wait."""
-    plan.retry(3, wait=5.0)
+    plan.retry(3, wait=5.0).rng = lambda: 0.0
     plan.call(script=[fault_of(retry_after=7), fault_of(retry_after=2), "fine"])
 
     assert [7, 5.0] == sleeps(plan)
+
+
+def test_a_retry_after_is_spread_upwards(plan, fault_of):
+    """All callers were told the same: the jitter is added, so that they do not come back in one instant."""
+    plan.retry(3, jitter=0.5).rng = lambda: 0.5
+    plan.call(script=[fault_of(retry_after=8), fault_of(retry_after=2), "fine"])
+
+    assert [10.0, 2.5] == sleeps(plan)
+
+
+def test_a_wait_that_is_longer_than_the_hint_has_its_own_spread(plan, fault_of):
+    """The hint does not set it."""
+    plan.retry(2, initial_backoff=8.0, jitter=0.5).rng = lambda: 0.75
+    plan.call(script=[fault_of(retry_after=8), "fine"])
+
+    assert [10.0] == sleeps(plan)
+
+
+@pytest.mark.parametrize(
+    ("hint", "options", "slept"),
+    [
+        (8, {"jitter": 0.0}, [8]),
+        (8, {"wait": 8.0}, [8.4]),
+        (8, {"wait": lambda state: 1.0}, [8.4]),
+        (8, {"wait": 9.0}, [9.0]),
+        (0, {"wait": 0.0}, []),
+        (0, {"initial_backoff": 2.0, "jitter": 0.5}, [2.0]),
+    ],
+)
+def test_how_far_a_hint_is_spread(plan, fault_of, hint, options, slept):
+    """Not at all without jitter; by a tenth under a wait of the user's own; a hint of 0 leaves the wait as it is."""
+    plan.retry(2, **options).rng = lambda: 0.5
+    plan.call(script=[fault_of(retry_after=hint), "fine"])
+
+    assert pytest.approx(slept) == sleeps(plan)
+
+
+def test_the_spread_never_misses_the_deadline(plan, fault_of):
+    """It shrinks to what is left after the hint."""
+    plan.timeout(budget=8.5)
+    plan.retry(2, jitter=0.5).rng = lambda: 0.5
+    plan.call(script=[fault_of(retry_after=8), "fine"])
+
+    assert [8.25] == sleeps(plan)
+
+
+def test_the_servers_limit_is_on_what_it_said(plan, fault_of):
+    """The spread may go beyond `max_retry_after`."""
+    plan.retry(2, jitter=0.5).rng = lambda: 0.5
+    plan.call(script=[fault_of(retry_after=60), "fine"])
+
+    assert [75.0] == sleeps(plan)
+
+
+def test_a_hint_that_does_not_fit_the_deadline(plan, fault_of):
+    """Fail now, and tell the wait that the server asked for."""
+    plan.timeout(budget=8.0)
+    plan.retry(2, jitter=0.5).rng = lambda: 0.5
+    error = plan.call(script=[fault_of(retry_after=8)]).error
+
+    assert ["retry stopped: a wait of 8 s does not fit the deadline"] == error.__notes__
 
 
 def test_a_retry_after_that_is_too_long(plan, fault_of):

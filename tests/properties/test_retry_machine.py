@@ -38,7 +38,7 @@ attempts = st.tuples(faults, st.sampled_from([0.0, 0.0, 0.0, 0.25, 2.0]))
 outages = st.just([(Fault(TRANSIENT), 0.0)] * 8)
 scripts = st.one_of(outages, st.lists(attempts, max_size=8))
 # Exact in binary, so that a wait added to a time is that time later.
-chances = st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.625, 0.75, 0.9375]), min_size=9, max_size=9)
+chances = st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.625, 0.75, 0.9375]), min_size=16, max_size=16)
 plans = st.fixed_dictionaries(
     {
         "max_attempts": st.sampled_from([1, 2, 3, 4, 5, 5]),
@@ -130,7 +130,11 @@ class Retrying(RuleBasedStateMachine):
             if fault.retry_after is not None:
                 if fault.retry_after > plan["max_retry_after"]:
                     return number, waits, "the server asks for"
-                wait = max(wait, fault.retry_after)
+                if fault.retry_after >= wait:
+                    # A server's word is spread upwards, as far as the time goes.
+                    spread = min(plan["jitter"] * fault.retry_after, ends - now - fault.retry_after)
+                    chance = chances.pop(0) if plan["jitter"] else 0
+                    wait = fault.retry_after + max(0, spread) * chance
             if now + wait >= ends:
                 return number, waits, "does not fit the deadline"
             now += wait
