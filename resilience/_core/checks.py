@@ -59,6 +59,14 @@ class Faults:
             return value  # type: ignore[no-any-return]  # never used: the fault is noted
         return number
 
+    def rate(self, parameter: str, value: Any) -> float:
+        """So many a second: a finite number, ≥ 0."""
+        number = as_number(value)
+        if number is None or number < 0:
+            self.add(parameter, value, "a finite number >= 0")
+            return value  # type: ignore[no-any-return]  # never used: the fault is noted
+        return number
+
     def count(self, parameter: str, value: Any, *, least: int = 1) -> int:
         """A whole number, at least `least`."""
         if isinstance(value, bool) or not isinstance(value, int) or value < least:

@@ -349,6 +349,20 @@ def test_a_name_is_a_plain_text():
     assert ("db", str, []) == (name, type(name), lines)
 
 
+@pytest.mark.parametrize(("value", "expected"), [(0, 0.0), (0.5, 0.5), (10**6, 1e6)])
+def test_rate(value, expected):
+    """So many a second, none included."""
+    assert (expected, []) == check("rate", value)
+
+
+@pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf"), True, "1", None])
+def test_no_rate(value):
+    """A number that can't be, or none."""
+    (line,) = check("rate", value)[1]
+
+    assert line.startswith("it must be a finite number >= 0, got ")
+
+
 @pytest.mark.parametrize("value", ["a", " a "])
 def test_text(value):
     """A text that says something."""
