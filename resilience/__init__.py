@@ -14,6 +14,7 @@ from resilience._core.config import BreakerConfig, BulkheadConfig
 from resilience._core.faults import Fault
 from resilience._core.permit import Permit
 from resilience._core.report import BreakerStatus
+from resilience._core.retry_budget import RetryBudget, RetryBudgetStatus
 from resilience._core.rules import Classifier
 from resilience._core.trip import Consecutive
 from resilience._core.window import FailureRate
@@ -77,6 +78,8 @@ __all__ = [
     "RejectedError",
     "ResilienceError",
     "Retry",
+    "RetryBudget",
+    "RetryBudgetStatus",
     "Timeout",
     "TimeoutExceeded",
     "TimeoutScope",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from resilience._context import remaining_at
 from resilience._core.faults import FaultKind
+from resilience._core.retry_budget import RetryBudget
 from resilience._registry import current_registry
 from resilience._settings import BreakerPolicy, BulkheadPolicy, Policy, RetryPolicy, TimeoutPolicy, one_of_each
 from resilience._values import BreakerRef, Bulkhead, PolicySet, Retry, Timeout
@@ -99,7 +100,7 @@ def retry(
     idempotent: bool = False,
     safe_only: bool = False,
     max_retry_after: Seconds = 60.0,
-    retry_budget: None = None,
+    retry_budget: RetryBudget | str | None = None,
     stream: bool = False,
 ) -> Retry:
     """Try again what failed for a passing reason.
@@ -119,7 +120,9 @@ def retry(
         idempotent: the function may be repeated; or mark it `@idempotent`.
         safe_only: repeat only what was surely not sent; then the function need not be idempotent.
         max_retry_after: a Retry-After longer than this many seconds ends the retry (> 0, default 60).
-        retry_budget: not available in this version.
+        retry_budget: a `RetryBudget`, shared by name or the call site's own, that bounds how many retries all its calls
+            may make; a name refers to one registered elsewhere, with the defaults if nobody has by the
+            first call (default None: no bound).
         stream: the function returns a stream (see `breaker`); it is begun anew only before its first item.
 
     Raises:
@@ -145,7 +148,10 @@ def retry(
         "stream": stream,
     }
     given = frozenset(name for name, default in _BACKOFF.items() if values[name] is not default)
-    return Retry(**RetryPolicy.check(values, given))
+    made = Retry(**RetryPolicy.check(values, given))
+    if isinstance(retry_budget, RetryBudget) and retry_budget.name is not None:
+        current_registry().retry_budget(retry_budget.name, retry_budget)
+    return made
 
 
 def timeout(

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from resilience._core.order import Layer
     from resilience._policies.bulkhead import SharedBulkhead
     from resilience._policies.circuit_breaker import CircuitBreaker
+    from resilience._policies.retry_budget import SharedRetryBudget
 
 ATTRIBUTE = "resilience"
 
@@ -36,9 +37,20 @@ class Description:
         layers: the applied layers, outermost first.
         breaker: the shared breaker, None without one.
         bulkhead: the shared bulkhead, None without one.
+        retry_budget: the retry budget, None without one.
     """
 
-    __slots__ = ("_breaker", "_bulkhead", "_wrapper", "fn", "layers", "name", "own_bulkhead", "policies")
+    __slots__ = (
+        "_breaker",
+        "_bulkhead",
+        "_retry_budget",
+        "_wrapper",
+        "fn",
+        "layers",
+        "name",
+        "own_bulkhead",
+        "policies",
+    )
 
     name: str
     fn: Callable[..., Any]
@@ -47,6 +59,7 @@ class Description:
     own_bulkhead: SharedBulkhead | None
     _breaker: Callable[[], CircuitBreaker] | None
     _bulkhead: Callable[[], SharedBulkhead] | None
+    _retry_budget: Callable[[], SharedRetryBudget] | None
     _wrapper: weakref.ref[Any] | None
 
     def __init__(
@@ -57,6 +70,7 @@ class Description:
         layers: tuple[DescribedLayer, ...],
         breaker: Callable[[], CircuitBreaker] | None,
         bulkhead: Callable[[], SharedBulkhead] | None,
+        retry_budget: Callable[[], SharedRetryBudget] | None,
         own_bulkhead: SharedBulkhead | None,
     ) -> None:
         put = object.__setattr__
@@ -66,6 +80,7 @@ class Description:
         put(self, "layers", layers)
         put(self, "_breaker", breaker)
         put(self, "_bulkhead", bulkhead)
+        put(self, "_retry_budget", retry_budget)
         put(self, "own_bulkhead", own_bulkhead)
         put(self, "_wrapper", None)
 
@@ -93,6 +108,11 @@ class Description:
     def bulkhead(self) -> SharedBulkhead | None:
         """The shared bulkhead."""
         return None if self._bulkhead is None else self._bulkhead()
+
+    @property
+    def retry_budget(self) -> SharedRetryBudget | None:
+        """The retry budget, shared or the call site's own; a name that nobody has registered yet gets the defaults now."""
+        return None if self._retry_budget is None else self._retry_budget()
 
     def attach(self, wrapper: Any) -> None:
         """Say which very object this describes, and put the description on it."""

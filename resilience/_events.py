@@ -161,7 +161,7 @@ def _log(event: ev.Event) -> None:
         _log_state(event)
     elif isinstance(event, ev.ConfigConflict):
         logger().warning(
-            "breaker or bulkhead %r is registered already; the new settings change nothing: %s",
+            "breaker, bulkhead or retry budget %r is registered already; the new settings change nothing: %s",
             event.name,
             "; ".join(event.differences),
         )

@@ -16,9 +16,11 @@ from resilience._clock import SYSTEM_CLOCK, Clock, is_real
 from resilience._core.checks import Faults
 from resilience._core.config import BreakerConfig, BulkheadConfig
 from resilience._core.events import ConfigConflict, Event
+from resilience._core.retry_budget import RetryBudget
 from resilience._events import Hub
 from resilience._policies.bulkhead import SharedBulkhead
 from resilience._policies.circuit_breaker import CircuitBreaker
+from resilience._policies.retry_budget import SharedRetryBudget
 from resilience.catalogue import default_classifier
 from resilience.errors import ConfigurationError, shown
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Registry:
-    """Breakers and bulkheads by name.
+    """Breakers, bulkheads and retry budgets by name.
 
     Iterating gives the breakers, `in` asks for a breaker's name. Safe from any thread.
 
@@ -55,6 +57,7 @@ class Registry:
         self._strict = strict
         self._breakers: dict[str, CircuitBreaker] = {}
         self._bulkheads: dict[str, SharedBulkhead] = {}
+        self._retry_budgets: dict[str, SharedRetryBudget] = {}
         self._conflicts: set[tuple[str, tuple[str, ...]]] = set()
         self._watchers: weakref.WeakSet[ClockWatcher] = weakref.WeakSet()
         self._forked: weakref.WeakSet[ForkWatcher] = weakref.WeakSet()
@@ -116,6 +119,28 @@ class Registry:
             self._conflict(name, present.differences(config))
         return found
 
+    def retry_budget(self, name: str, config: RetryBudget | None = None) -> SharedRetryBudget:
+        """The retry budget of this name, registered with `config` (or the defaults) if it is new.
+
+        Raises:
+            ConfigurationError: an unsafe name, no `RetryBudget`, one of another name; with `strict`, a difference.
+        """
+        faults = Faults()
+        name = faults.name("name", name)
+        faults.instance_or_none("config", config, RetryBudget)
+        if not faults and config is not None and config.name not in (None, name):
+            faults.add("config", config, f"a RetryBudget without a name, or of the name {name!r}")
+        faults.raise_any()
+        found = self._retry_budgets.get(name)
+        if found is None:
+            made = SharedRetryBudget(name, (config or RetryBudget()).named(name), self)
+            found = self._retry_budgets.setdefault(name, made)
+            self.watch_clock(found)
+            self.watch_fork(found)
+        if config is not None and (differences := found.config.differences(config)):
+            self._conflict(name, differences)
+        return found
+
     def get(self, name: str) -> CircuitBreaker | None:
         """The breaker of this name, or None."""
         return self._breakers.get(name)
@@ -123,6 +148,10 @@ class Registry:
     def get_bulkhead(self, name: str) -> SharedBulkhead | None:
         """The bulkhead of this name, or None."""
         return self._bulkheads.get(name)
+
+    def get_retry_budget(self, name: str) -> SharedRetryBudget | None:
+        """The retry budget of this name, or None."""
+        return self._retry_budgets.get(name)
 
     def __iter__(self) -> Iterator[CircuitBreaker]:
         return iter(tuple(self._breakers.values()))
@@ -151,9 +180,12 @@ class Registry:
         return found is not None and found.reset()
 
     def clear_state(self) -> None:
-        """Put every breaker back to closed and zero, for the next test: registrations stay."""
+        """Put every breaker back to closed and zero, for the next test, and every retry budget: registrations stay."""
         for breaker in self:
             breaker.clear_state()
+        for watcher in tuple(self._forked):
+            if isinstance(watcher, SharedRetryBudget):
+                watcher.clear()
 
     def subscribe(self, sink: Callable[[Event], object], *types: type[Event]) -> Callable[[], None]:
         """Call `sink(event)` for every decision from now on, or only for events of `types`.

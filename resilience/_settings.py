@@ -10,6 +10,7 @@ from resilience._core.config import BreakerConfig, BulkheadConfig
 from resilience._core.faults import FaultKind
 from resilience._core.order import Layer
 from resilience._core.record import Record
+from resilience._core.retry_budget import RetryBudget
 from resilience._core.rules import Classifier
 from resilience._registry import Registry
 from resilience._words import OnOpen, OnReject
@@ -98,6 +99,7 @@ class RetryPolicy(Policy):
     idempotent: bool = False
     safe_only: bool = False
     max_retry_after: float = 60.0
+    retry_budget: RetryBudget | str | None = None
 
     @classmethod
     def check(cls, values: dict[str, Any], given: frozenset[str]) -> dict[str, Any]:
@@ -107,7 +109,6 @@ class RetryPolicy(Policy):
             ConfigurationError: listing every fault.
         """
         faults = Faults()
-        faults.unavailable("retry_budget", values.pop("retry_budget", None))
         faults.count("max_attempts", values["max_attempts"])
         for name in ("initial_backoff", "max_backoff"):
             values[name] = faults.seconds(name, values[name], zero=True)
@@ -127,6 +128,11 @@ class RetryPolicy(Policy):
         for name in ("idempotent", "safe_only", "stream"):
             faults.flag(name, values[name])
         values["max_retry_after"] = faults.seconds("max_retry_after", values["max_retry_after"])
+        budget = values["retry_budget"]
+        if isinstance(budget, str):
+            values["retry_budget"] = faults.name("retry_budget", budget)
+        elif budget is not None and not isinstance(budget, RetryBudget):
+            faults.add("retry_budget", budget, "a RetryBudget, the name of a registered one or None")
         faults.raise_any()
         return values
 

@@ -39,6 +39,9 @@ class Services(Protocol):
 class World(Protocol):
     """What a plan may await besides the layers inside it: one for threads, one for asyncio."""
 
+    adopted: bool
+    """The first attempt has been begun before the plan: by the plain function that returned what is awaited."""
+
     async def attempt(self, call: Call) -> Outcome:
         """Run the function once."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from resilience._assembly.closure import choose_shape, make_closure, shared_closure
+from resilience._assembly.closure import budget_closure, choose_shape, make_closure, shared_closure
 from resilience._assembly.fitting import check_fit
 from resilience._assembly.parts import Parts
 from resilience._assembly.runner import Runner
@@ -15,8 +16,10 @@ from resilience._settings import Policy, one_of_each
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from resilience._core.retry_budget import CallSlice
     from resilience._engine.kinds import Kind
     from resilience._policies.bulkhead import SharedBulkhead
+    from resilience._policies.retry_budget import BudgetReference
 
 
 class Assembly:
@@ -55,6 +58,8 @@ class Assembly:
             self.closure["slow"] = self.run
         if self.closure and parts.retry is not None:
             self.closure["fn"] = self._first_attempt
+            if parts.retry.budget is not None and parts.retry.budget.found is None:
+                self.closure["next_slice"] = partial(self._first_slice, parts.retry.budget)
         self.filled_in = None if given.timeout is None else given.timeout.pass_as
         self.on_found: Callable[[dict[str, Any]], None] = _nobody_waits
         breaker, bulkhead = parts.breaker, parts.bulkhead
@@ -65,6 +70,7 @@ class Assembly:
             described_layers(given, label),
             None if breaker is None else lambda: breaker.breaker,
             None if bulkhead is None else lambda: bulkhead.bulkhead,
+            None if parts.retry is None or parts.retry.budget is None else parts.retry.budget.resolve,
             parts.own_bulkhead,
         )
 
@@ -73,6 +79,12 @@ class Assembly:
         self._parts.find()
         self.on_found(shared_closure(self._parts, self._runner))
         return self._runner.run(*args, **kwargs)
+
+    def _first_slice(self, reference: BudgetReference) -> CallSlice:
+        """Where the first call on the straight path counts: find which retry budget the reference means."""
+        budget = reference.resolve()
+        self.on_found(budget_closure(reference))
+        return budget.next_slice()
 
     def _first_attempt(self, /, *args: Any, **kwargs: Any) -> Any:
         """In the function's place on the straight path, once: the retry looks at the arguments it will see."""

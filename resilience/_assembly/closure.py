@@ -8,12 +8,14 @@ from resilience._core.deadline import fixed_deadline
 from resilience._core.faults import Fault, FaultKind
 from resilience._engine.source import Shape
 from resilience._policies.lane import classified_lane, failure_lane, front_door
+from resilience._policies.retry_budget import OVER
 from resilience._words import OnOpen
 
 if TYPE_CHECKING:
     from resilience._assembly.parts import Parts
     from resilience._assembly.runner import Runner
     from resilience._engine.kinds import Kind
+    from resilience._policies.retry_budget import BudgetReference
 
 
 def choose_shape(parts: Parts, kind: Kind) -> Shape | None:
@@ -44,6 +46,7 @@ def choose_shape(parts: Parts, kind: Kind) -> Shape | None:
         budget=timeout is not None and timeout.budget is not None,
         first_item=timeout is not None and timeout.first_item is not None,
         retry=parts.retry is not None,
+        counted=parts.retry is not None and parts.retry.budget is not None,
         stateful=parts.retry is not None and parts.retry.needs_state,
         fail_fast=breaker is not None and breaker.on_open is OnOpen.FAIL,
     )
@@ -75,7 +78,17 @@ def make_closure(parts: Parts, runner: Runner, kind: Kind) -> dict[str, Any]:
             closure["pool"] = parts.world.pool
     if parts.pending:
         closure |= {"circuit": NOT_YET, "door": _nothing, "queue": (None,)}
+    if parts.retry is not None and parts.retry.budget is not None:
+        closure |= budget_closure(parts.retry.budget)
     return closure | shared_closure(parts, runner)
+
+
+def budget_closure(reference: BudgetReference) -> dict[str, Any]:
+    """The names that belong to a retry budget; a stand-in that is soon replaced while nobody knows which it is."""
+    budget = reference.found
+    if budget is None:
+        return {"calls": NOT_COUNTED}
+    return {"calls": budget, "next_slice": budget.next_slice}
 
 
 def shared_closure(parts: Parts, runner: Runner) -> dict[str, Any]:
@@ -113,6 +126,15 @@ class _NotYet:
 
 
 NOT_YET = _NotYet()
+
+
+class _NotCounted:
+    """Stands for a retry budget that nobody has registered: its slice is over, so the first call asks for another."""
+
+    current = OVER
+
+
+NOT_COUNTED = _NotCounted()
 
 
 def _nothing() -> None:

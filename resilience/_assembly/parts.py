@@ -12,6 +12,7 @@ from resilience._policies.breaker import BreakerLayers
 from resilience._policies.bulkhead import BulkheadLayers, SharedBulkhead
 from resilience._policies.classifying import classify_with
 from resilience._policies.retry import RetryLayers
+from resilience._policies.retry_budget import BudgetReference, SharedRetryBudget
 from resilience._policies.timeout import TimeoutLayers
 from resilience._registry import Registry, current_registry
 from resilience._site import Site
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from resilience._core.order import Layer
+    from resilience._core.retry_budget import RetryBudget
     from resilience._engine.kinds import Kind
     from resilience._settings import Given
 
@@ -141,7 +143,24 @@ class Parts:
             safe_only=policy.safe_only,
             max_retry_after=policy.max_retry_after,
             stopped=None if self.breaker is None else self.breaker.stopped,
+            budget=None if policy.retry_budget is None else self._assemble_budget(policy.retry_budget),
         )
+
+    def _assemble_budget(self, given: RetryBudget | str) -> BudgetReference:
+        home = self.home
+        if isinstance(given, str):
+            reference = BudgetReference(lambda: home.retry_budget(given))
+            if home.get_retry_budget(given) is None:
+                return reference
+        elif (name := given.name) is not None:
+            reference = BudgetReference(lambda: home.retry_budget(name, given))
+        else:
+            own = SharedRetryBudget(self.site.label, given, home)
+            home.watch_clock(own)
+            home.watch_fork(own)
+            reference = BudgetReference(lambda: own)
+        reference.resolve()
+        return reference
 
     def _assemble_world(self, fn: Callable[..., Any], kind: Kind) -> Any:
         if kind.is_stream:

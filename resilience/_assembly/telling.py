@@ -9,6 +9,7 @@ from resilience._core.order import Layer
 from resilience._describe import DescribedLayer
 
 if TYPE_CHECKING:
+    from resilience._core.retry_budget import RetryBudget
     from resilience._settings import Given, RetryPolicy, TimeoutPolicy
 
 
@@ -50,10 +51,18 @@ def _retry_details(retry: RetryPolicy) -> str:
         pause = f"wait={retry.wait:g} s"
     stop = "" if retry.stop is None else f", stop={type(retry.stop).__name__}"
     safe = ", safe_only=True" if retry.safe_only else ""
+    budget = "" if retry.retry_budget is None else f", retry_budget={_budget_details(retry.retry_budget)}"
     return (
         f"max_attempts={retry.max_attempts}, {pause}{stop}, retry_on={kinds}, "
-        f"max_retry_after={retry.max_retry_after:g} s{safe}"
+        f"max_retry_after={retry.max_retry_after:g} s{safe}{budget}"
     )
+
+
+def _budget_details(budget: RetryBudget | str) -> str:
+    if isinstance(budget, str):
+        return budget
+    name = "own" if budget.name is None else budget.name
+    return f"{name}({budget.ratio:g} of calls + {budget.min_per_second:g}/s in {budget.window:g} s)"
 
 
 def _config_details(config: BreakerConfig) -> str:

@@ -98,7 +98,7 @@ class RetryScheduled(Event):
 
 
 class RetryExhausted(Event):
-    """A call gave up retrying: `reason` is `attempts`, `budget`, `retry_after`, `refused` or `nested`."""
+    """A call gave up retrying: `reason` is `attempts`, `budget`, `retry_after`, `retry_budget`, `refused` or `nested`."""
 
     attempts: int
     reason: str

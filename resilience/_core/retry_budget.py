@@ -197,14 +197,19 @@ class Balance:
     In this order nothing lies ahead of `now`, unless the clock has jumped back. Then the
     calls that lie ahead don't count any more, and the retries count as made now: nobody
     spends twice, and nobody waits for longer than a window.
+
+    Attributes:
+        calls: in the window.
+        jumped: the retries that are held were made on a clock that was ahead: `after_jump` is to follow on them.
     """
 
-    __slots__ = ("_budget", "_parts", "calls", "now")
+    __slots__ = ("_budget", "_parts", "calls", "jumped", "now")
 
     def __init__(self, budget: RetryBudget, spent: Spent, slices: Iterable[CallSlice], now: float) -> None:
         self._budget = budget
         self.now = now
         self.calls = sum(part.calls for part in slices if 0 <= now - part.began < budget.window)
+        self.jumped = any(last > now for last, _ in spent.parts)
         self._parts = tuple((min(last, now), number) for last, number in spent.parts if now - last < budget.window)
 
     @property
@@ -216,6 +221,10 @@ class Balance:
     def left(self) -> int:
         """How many more it allows."""
         return max(0, self._budget.allowed(self.calls) - self.retries)
+
+    def after_jump(self) -> Spent:
+        """The record with the same retries, as made now."""
+        return Spent(self._parts)
 
     def after_one(self) -> Spent:
         """The record with one retry more. Those of one slice of time are one part: there are few, whatever happens."""

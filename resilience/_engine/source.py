@@ -26,6 +26,8 @@ class Shape(NamedTuple):
     bulkhead: bool = False
     budget: bool = False
     retry: bool = False
+    counted: bool = False
+    """Calls are counted by slice of time, for a retry budget."""
     stateful: bool = False
     """The retry asks a strategy, which may want to know when the call began."""
     fail_fast: bool = False
@@ -132,6 +134,7 @@ def _enter(lines: Lines, shape: Shape, slow: str) -> None:
 def _body(lines: Lines, shape: Shape, sig: Signature, wait: str) -> None:
     """Call, and what follows from how it ended."""
     began = "0.0"
+    add_count(lines, shape)
     if shape.stateful:
         began = "@began"
         lines.add("@began = @cold.now()")
@@ -169,6 +172,15 @@ def _body(lines: Lines, shape: Shape, sig: Signature, wait: str) -> None:
     lines.add("    del @failed")
 
 
+def add_count(lines: Lines, shape: Shape) -> None:
+    """A call whose first attempt begins now, counted for a retry budget."""
+    if shape.counted:
+        now = "@started" if shape.budget else "@time.monotonic()"
+        lines.add("@slice = @calls.current")
+        lines.add(f"if {now} >= @slice.edge: @slice = @cold.next_slice()")
+        lines.add("@next(@slice.ticks)")
+
+
 def add_success(lines: Lines, shape: Shape) -> None:
     """Count a success: a tick, as long as there is nothing that it could change."""
     edge = " or @time.monotonic() >= @circuit.edge" if shape.windowed else ""
@@ -196,7 +208,7 @@ def _leave(lines: Lines, shape: Shape) -> None:
         lines.add("    if @queue: @cold.hand_over()")
 
 
-HOT = ("buckets", "circuit", "counter", "fn", "give", "new_deadline", "pool", "queue", "take")
+HOT = ("buckets", "calls", "circuit", "counter", "fn", "give", "new_deadline", "pool", "queue", "take")
 """What a wrapper's closure may hold: each cell costs every call a little, so it is only what a healthy call needs."""
 
 COLD = (
@@ -207,6 +219,7 @@ COLD = (
     "give_back",
     "hand_over",
     "interrupted",
+    "next_slice",
     "now",
     "recover",
     "refuse",

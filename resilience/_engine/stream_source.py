@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from resilience._core.deadline import Passed
-from resilience._engine.source import Lines, Shape, add_door, add_success, wrapper_source
+from resilience._engine.source import Lines, Shape, add_count, add_door, add_success, wrapper_source
 from resilience._engine.streams import Held
 
 if TYPE_CHECKING:
@@ -259,6 +259,7 @@ def _step(lines: Lines, shape: Shape, step: str, thrown: str = "") -> None:
 
 # ---------------------------------------------------------------------------------------------- both
 def _note_start(lines: Lines, shape: Shape) -> str:
+    add_count(lines, shape)
     if shape.retry:
         lines.add("@begun = False")
     if not shape.stateful:

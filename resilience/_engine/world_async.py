@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 class AsyncWorld:
     """Awaits the function in the caller's own task."""
 
+    adopted = False
+
     def __init__(self, site: Site) -> None:
         self._site = site
 
@@ -138,6 +140,8 @@ class AdoptingWorld(AsyncWorld):
     Attributes:
         used: the object of the last attempt.
     """
+
+    adopted = True
 
     def __init__(self, site: Site, awaitable: Any, *, entering: bool = False) -> None:
         super().__init__(site)

@@ -145,6 +145,8 @@ class AsyncStreamWorld(AsyncWorld):
 class AdoptingStreamWorld(AsyncStreamWorld):
     """Goes on first with what a plain function has returned already, and calls the function anew for later attempts."""
 
+    adopted = True
+
     def __init__(self, site: Site, stream: Any, *, entering: bool = False) -> None:
         super().__init__(site, opens=True)
         self._adopted = [stream]

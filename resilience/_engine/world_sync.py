@@ -35,6 +35,8 @@ def run(steps: Coroutine[Any, Any, Outcome]) -> Outcome:
 class SyncWorld:
     """Runs the function on the calling thread."""
 
+    adopted = False
+
     def __init__(self, site: Site) -> None:
         self._site = site
 

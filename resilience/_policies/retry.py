@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from resilience._core.faults import Fault
     from resilience._core.outcome import Outcome
+    from resilience._policies.retry_budget import BudgetReference, SharedRetryBudget
     from resilience._site import Call, Inner, Site
 
 
@@ -30,6 +31,7 @@ class RetryLayers:
     Attributes:
         needs_state: whether a strategy is asked, which may want to know when the call began.
         rng: a chance in [0, 1), for the jitter.
+        budget: what bounds the retries of all calls, None without.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class RetryLayers:
         safe_only: bool,
         max_retry_after: float,
         stopped: Callable[[float], str] | None,
+        budget: BudgetReference | None,
     ) -> None:
         self._site = site
         self._max_attempts = max_attempts
@@ -61,6 +64,7 @@ class RetryLayers:
         self._max_retry_after = max_retry_after
         # A strategy of the user's own has no jitter to go by.
         self._spread = jitter if wait is None else RELEASE_SPREAD
+        self.budget = budget
         # Why no attempt after such a wait could go, as the breaker inside foresees it; "" if one may.
         self._stopped = stopped
         self.needs_state = stop is not None or callable(wait)
@@ -79,7 +83,18 @@ class RetryLayers:
         """Attempt, and attempt again while that makes sense."""
         self.look_at(call.args, call.kwargs)
         began = self.now() if self.needs_state else 0.0
-        return await self.go_on(call, await inner(call), inner, began)
+        # What a plain function has returned to be awaited was counted when that was called.
+        if self.budget is None or call.world.adopted:
+            return await self.go_on(call, await inner(call), inner, began)
+        return await self.go_on(call, await self._counted(self.budget.resolve(), call, inner), inner, began)
+
+    async def _counted(self, budget: SharedRetryBudget, call: Call, inner: Inner) -> Outcome:
+        """The first attempt, counted for the retry budget unless it is refused."""
+        counted = budget.begin_call()
+        outcome = await inner(call)
+        if outcome.refused_by is not None:
+            next(counted.refused)
+        return outcome
 
     def look_at(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """At the first call: tell of a client within its reach that retries as well, or attempts multiply."""
@@ -170,7 +185,7 @@ class RetryLayers:
                 return self._end(outcome, number, "retry_after", note)
             if hint >= wait:
                 wait = release(hint, jitter=self._spread, left=left, chance=self.rng()) if self._spread else hint
-        if wait == 0.0 and not site.services.hub.wanted and (left is None or left > 0.0):
+        if wait == 0.0 and not site.services.hub.wanted and self.budget is None and (left is None or left > 0.0):
             # Nothing to wait for, nobody to tell: the attempt itself asks the circuit.
             return 0.0
         return self._check(call, outcome, fault, number, wait, left)
@@ -200,14 +215,19 @@ class RetryLayers:
     def _check(
         self, call: Call, outcome: Outcome, fault: Fault, number: int, wait: float, left: float | None
     ) -> float | None:
-        """The wait, or None where it leads to no attempt: past the deadline, or to an open circuit."""
+        """The wait, or None where it leads to no attempt: past the deadline, to an open circuit, beyond the budget."""
         if not fits(wait, left):
             note = f"retry stopped: a wait of {wait:.3g} s does not fit the deadline"
             return self._end(outcome, number, "budget", note)
-        # Without a wait the attempt itself asks, at the same moment.
-        note = "" if self._stopped is None or call.exempt or wait == 0.0 else self._stopped(wait)
+        budget = None if self.budget is None else self.budget.resolve()
+        # Without a wait the attempt itself asks, at the same moment; but nothing is to be spent on one that is refused.
+        asks_itself = wait == 0.0 and budget is None
+        note = "" if self._stopped is None or call.exempt or asks_itself else self._stopped(wait)
         if note:
             return self._end(outcome, number, "refused", note)
+        # Last of all: what is spent is not given back.
+        if budget is not None and not budget.spend():
+            return self._end(outcome, number, "retry_budget", f"retry stopped: retry budget {budget.name} is exhausted")
         hub = self._site.services.hub
         if hub.wanted and RetryScheduled in hub.wanted:
             hub.publish(RetryScheduled(name=self._site.label, attempt=number, wait=wait, kind=fault.kind))

@@ -25,6 +25,7 @@ from resilience import (
     OnOpen,
     OnReject,
     Registry,
+    RetryBudget,
     breaker,
     bulkhead,
     compose,
@@ -515,10 +516,41 @@ def test_retry_max_retry_after(value):
     refused("max_retry_after", retry, 3, max_retry_after=value)
 
 
-@pytest.mark.parametrize("value", [0.2, 1, "budget", True, Odd()], ids=named)
-def test_retry_budget_is_not_there_yet(value):
-    """Issue 2, Build 4: retry_budget raises until a later issue fills it."""
+@pytest.mark.parametrize("value", [0.2, 1, "", "a b", "x" * 257, b"api", True, {}, RetryBudget, Odd()], ids=named)
+def test_retry_budget(value):
+    """Section 6: a RetryBudget, or the name of one."""
     refused("retry_budget", retry, 3, retry_budget=value)
+
+
+@pytest.mark.parametrize("value", ["", "a b", "x" * 257, "ä", 3, True, Odd()], ids=named)
+def test_retry_budget_name(value):
+    """Section 9: a shared name has the safe alphabet."""
+    refused("name", RetryBudget, value)
+
+
+@pytest.mark.parametrize("value", [*BAD_POSITIVE, 1.01, 20], ids=named)
+def test_retry_budget_ratio(value):
+    """Section 3: a rate in (0, 1]."""
+    refused("ratio", RetryBudget, ratio=value)
+
+
+@pytest.mark.parametrize("value", [NAN, INF, -INF, True, -0.1, "1", None, [], Odd(), 10**400, 1e308], ids=named)
+def test_retry_budget_floor(value):
+    """Section 3: a finite number, or none at all."""
+    refused("min_per_second", RetryBudget, min_per_second=value)
+
+
+@pytest.mark.parametrize("value", [*BAD_POSITIVE, 1e-9], ids=named)
+def test_retry_budget_window(value):
+    """Section 3: seconds."""
+    refused("window", RetryBudget, window=value)
+
+
+def test_all_faults_of_a_retry_budget_at_once():
+    """Section 3: one error lists all faults."""
+    found = refused("ratio", RetryBudget, "a b", ratio=2, min_per_second=-1, window=0)
+
+    assert ["name", "ratio", "min_per_second", "window"] == [line.split()[0] for line in found.faults]
 
 
 @pytest.mark.parametrize("field", ["initial_backoff", "max_backoff", "jitter"])

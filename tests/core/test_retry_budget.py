@@ -286,12 +286,20 @@ def test_retries_of_the_future_count_as_made_now(back):
     kept.spend_all(1e7)
     now = 1e7 - back
 
-    assert 0 == kept.balance(now).left
-    # One more look, or there would be no record of the jump.
-    kept.budget = RetryBudget(min_per_second=0.3)
-    assert kept.spend(now)
-    assert 3 == kept.balance(now + 9.99).retries
+    assert (0, True) == (kept.balance(now).left, kept.balance(now).jumped)
+    kept.spent.latest.follow(kept.balance(now).after_jump())
+    assert (2, False) == (kept.balance(now).retries, kept.balance(now).jumped)
+    assert 2 == kept.balance(now + 9.99).retries
     assert 0 == kept.balance(now + 10).retries
+
+
+def test_a_retry_after_a_jump():
+    """It takes those of the future with it."""
+    kept = Kept(min_per_second=0.3)
+    kept.spend(1000.0)
+
+    assert kept.spend(500.0)
+    assert ((500.0, 2),) == kept.spent.latest.parts
 
 
 @pytest.mark.parametrize("back", [0.5, 3.0, 50.0, 1e6])

@@ -16,6 +16,7 @@ from resilience import (
     FaultKind,
     OnOpen,
     OnReject,
+    RetryBudget,
     breaker,
     bulkhead,
     retry,
@@ -85,6 +86,9 @@ retries = st.fixed_dictionaries(
         "max_attempts": st.integers(1, 4),
         "wait": st.sampled_from([0, 0.5, 2.5]),
         "retry_on": st.sampled_from([[FaultKind.TRANSIENT], [FaultKind.TRANSIENT, FaultKind.DOWNSTREAM]]),
+        "retry_budget": st.sampled_from(
+            [None, None, RetryBudget(min_per_second=0.2), RetryBudget("provider", ratio=0.5, min_per_second=0), "other"]
+        ),
     }
 )
 timeouts = st.sampled_from(

@@ -31,6 +31,8 @@ from resilience.testing import ManualClock
 class ScriptedWorld:
     """Attempts end as the script says: a value, an exception, an `Outcome`, or a function that makes one of them."""
 
+    adopted = False
+
     def __init__(self, clock):
         self.clock = clock
         self.script = []
@@ -116,6 +118,7 @@ class Plan:
             "safe_only": False,
             "max_retry_after": 60.0,
             "stopped": None if breaker is None else breaker.stopped,
+            "budget": None,
         }
         made = RetryLayers(self.site, **{**given, **options})
         self.layers += made.layers()

@@ -13,7 +13,7 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from resilience import Fault, FaultFlag, FaultKind, Registry, breaker, retry, timeout, use_registry
+from resilience import Fault, FaultFlag, FaultKind, Registry, RetryBudget, breaker, retry, timeout, use_registry
 from resilience._context import DEADLINE, RETRYING
 from resilience._core.deadline import Deadline
 from resilience._policies import retry as retrying
@@ -48,6 +48,13 @@ plans = st.fixed_dictionaries(
         "retry_on": st.sampled_from([(TRANSIENT,), (TRANSIENT, DOWNSTREAM)]),
         "max_retry_after": st.sampled_from([1.0, 60.0]),
         "safe_only": st.sampled_from([False, False, False, True]),
+        "retry_budget": st.sampled_from(
+            [
+                *(None,) * 3,
+                RetryBudget(ratio=0.5, min_per_second=0.25, window=10),
+                RetryBudget("shared", ratio=1, min_per_second=0, window=20),
+            ]
+        ),
     }
 )
 
@@ -66,12 +73,31 @@ def may_be_repeated(fault, plan):
     return not plan["safe_only"] or FaultFlag.UNSENT in fault.flags
 
 
+class Counted:
+    """Calls and retries as section 6 counts them: by tenths of the window; nothing is ever forgotten."""
+
+    def __init__(self, budget, calls=(), retries=()):
+        self.budget, self.calls, self.retries = budget, list(calls), list(retries)
+
+    def in_window(self, moments, now, decides):
+        """Those in tenths of which the one that decides (the first, the last) is in the window."""
+        tenths = {}
+        for at in moments:
+            tenths.setdefault(at // (self.budget.window / 10), []).append(at)
+        return sum(len(held) for held in tenths.values() if now - decides(held) < self.budget.window)
+
+    def allows_one(self, now):
+        calls, retries = self.in_window(self.calls, now, min), self.in_window(self.retries, now, max)
+        return retries + 1 <= self.budget.ratio * calls + self.budget.min_per_second * self.budget.window
+
+
 class Retrying(RuleBasedStateMachine):
     """Calls of one retried function; the model foresees each attempt and each wait."""
 
     @initialize(plan=plans, budget=st.sampled_from([5.0, None, 1.0]))
     def begin(self, plan, budget):
         self.plan, self.budget = plan, budget
+        self.counted = Counted(plan["retry_budget"])
         self.clock = ManualClock(100.0)
         self.registry = Registry(clock=self.clock)
         self.script, self.chances, self.waits, self.made = [], [], [], []
@@ -112,6 +138,8 @@ class Retrying(RuleBasedStateMachine):
     def foreseen(self, script, chances, began, *, ends=inf, alone=True):
         """Attempts, waits and the reason of the end for a call at `began`; `ends`: the nearest deadline around it."""
         plan, chances, now, number, waits = self.plan, list(chances), began, 0, []
+        counted = self.counted
+        counted.calls.append(now)
         if self.budget is not None:
             ends = min(ends, began + self.budget)
         while True:
@@ -137,6 +165,10 @@ class Retrying(RuleBasedStateMachine):
                     wait = fault.retry_after + max(0, spread) * chance
             if now + wait >= ends:
                 return number, waits, "does not fit the deadline"
+            if counted.budget is not None:
+                if not counted.allows_one(now):
+                    return number, waits, f"{counted.budget.name or ''} is exhausted"
+                counted.retries.append(now)
             now += wait
             waits += [wait] if wait else []
 
@@ -154,6 +186,15 @@ class Retrying(RuleBasedStateMachine):
         notes = getattr(outcome, "__notes__", [])
         assert (why is not None) is bool(notes)
         assert why is None or why in notes[0]
+        self.check_the_budget()
+
+    def check_the_budget(self):
+        counted, now = self.counted, self.clock.monotonic()
+        if counted.budget is not None and counted.budget.name is not None:
+            status = self.registry.retry_budget("shared").status()
+            assert counted.in_window(counted.calls, now, min) == status.calls
+            assert counted.in_window(counted.retries, now, max) == status.retries
+            assert bool(status.left) is counted.allows_one(now)
 
     # -------------------------------------------------------------------------- acts
     @rule(script=scripts, chances=chances)
@@ -183,7 +224,7 @@ class Retrying(RuleBasedStateMachine):
         finally:
             RETRYING.set(False)
 
-    @precondition(lambda self: self.budget is None and not self.plan["safe_only"])
+    @precondition(lambda self: not (self.budget or self.plan["retry_budget"] or self.plan["safe_only"]))
     @rule(outer=st.integers(1, 4), chances=chances)
     def retry_inside_a_retry(self, outer, chances):
         """I13: nested retries add, they do not multiply."""

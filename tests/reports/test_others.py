@@ -12,11 +12,11 @@ from resilience import (
     BulkheadFullError,
     CircuitOpenError,
     CircuitState,
-    ConfigurationError,
     Consecutive,
     FailureRate,
     FaultKind,
     OnOpen,
+    RetryBudget,
     breaker,
     bulkhead,
     retry,
@@ -165,10 +165,25 @@ def test_a_call_that_waits_to_be_repeated_counts_against_the_cap(registry, clock
     asyncio.run(main())
 
 
-def test_a_retry_budget_is_refused_rather_than_miscounted():
-    """envoy#30205: this version keeps no budget of retries, and says so instead of ignoring one."""
-    with pytest.raises(ConfigurationError, match="retry_budget"):
-        retry(2, idempotent=True, retry_budget=0.2)
+def test_a_retry_that_waits_is_in_the_budget_already(registry, clock, spin, remote):
+    """envoy#30205: the budget is asked when a repeat is scheduled, not when its backoff is over."""
+    backend = remote(*[ConnectionError] * 2, then="ok")
+
+    @retry(2, wait=10, idempotent=True, retry_budget=RetryBudget("api", min_per_second=0.1))
+    async def call():
+        return backend()
+
+    async def main():
+        first = asyncio.ensure_future(call())
+        await spin()
+        assert 1 == registry.retry_budget("api").status().retries
+        with pytest.raises(ConnectionError):
+            await call()
+        clock.advance(10)
+        assert "ok" == await first
+
+    asyncio.run(main())
+    assert 3 == backend.calls
 
 
 # ------------------------------------------------------------------------------------------ Netflix/Hystrix

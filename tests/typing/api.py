@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import TypeVar, assert_type, overload
 
 from resilience import (
@@ -23,6 +24,8 @@ from resilience import (
     PolicySet,
     Registry,
     Retry,
+    RetryBudget,
+    RetryBudgetStatus,
     Timeout,
     breaker,
     bulkhead,
@@ -220,6 +223,9 @@ assert_type(describe(fetch), Description)
 assert_type(describe(fetch).breaker, CircuitBreaker | None)
 assert_type(remaining(), float | None)
 assert_type(Registry().get("typed"), CircuitBreaker | None)
+assert_type(Registry().retry_budget("typed", RetryBudget("typed", ratio=0.1)).status(), RetryBudgetStatus)
+assert_type(retry(2, retry_budget=RetryBudget(window=timedelta(minutes=1))), Retry)
+assert_type(retry(2, retry_budget="typed"), Retry)
 
 BreakerConfig(cooldown="long")  # type: ignore[arg-type]
 BreakerConfig().cooldown = 5  # type: ignore[misc]
@@ -227,6 +233,8 @@ breaker(5)  # type: ignore[arg-type]
 breaker("typed", on_open="fail")  # type: ignore[arg-type]
 breaker("typed", account="neither")  # type: ignore[arg-type]
 retry(max_attempts="three")  # type: ignore[arg-type]
+retry(retry_budget=0.2)  # type: ignore[arg-type]
+RetryBudget("typed", 0.2)  # type: ignore[call-arg]
 timeout("long")  # type: ignore[arg-type]
 bulkhead("typed", 3)  # type: ignore[call-arg]
 compose(fetch)  # type: ignore[arg-type]
