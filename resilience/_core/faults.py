@@ -192,7 +192,7 @@ def may_retry(fault: Fault, *, retry_on: frozenset[FaultKind], idempotent: bool,
 
 
 def of_group(leaves: list[Fault], *, complete: bool) -> Fault:
-    """The fault of an exception group: the highest kind of its leaves, and what all of them agree on.
+    """The fault of an exception group: the highest kind of its leaves, what all of them agree on, the longest wait.
 
     With `complete` false some leaves were left unread: nobody can vouch for them, so
     an unknown one stands in for them and the group is not retried.

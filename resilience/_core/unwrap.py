@@ -203,6 +203,8 @@ class Walk:
         room = self._left
         members = members_of(exceptions, room + 1)
         leaves: list[Fault] = []
+        # The leaves of a group inside keep no waits of their own: it has the longest of them.
+        wait: float | None = None
         outer_cut, self._cut = self._cut, len(members) > room
         for member in members:
             # Leaves are bounded by themselves: a group that was met before costs nothing and brings all of its own.
@@ -212,9 +214,14 @@ class Walk:
             if is_exception(member) and not self._is_pending(member):
                 fault = self._known(member, depth + 1, links) or self._unknown(member)
                 leaves.extend(fault.leaves or (fault,))
+                if fault.retry_after is not None:
+                    wait = max(fault.retry_after, wait or 0.0)
         complete = not self._cut
         self._cut = outer_cut or self._cut
-        return of_group(leaves, complete=complete) if leaves else None
+        if not leaves:
+            return None
+        found = of_group(leaves, complete=complete)
+        return found if wait is None else with_wait(found, wait)
 
     def _below(self, exc: BaseException) -> list[BaseException]:
         """Everything along the chain below `exc`, nearest first, that can be a reason of it."""

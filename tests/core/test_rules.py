@@ -1022,6 +1022,23 @@ def test_a_base_group_is_read_by_its_leaves():
     assert TRANSIENT is kind_of(own("g", [chained(Odd(), TimeoutError())]))
 
 
+def test_a_group_waits_as_long_as_the_longest_of_its_leaves():
+    """However deep the groups that hold them."""
+
+    def busy(seconds):
+        return carrying(TimeoutError(), retry_after=seconds)
+
+    for leaves, longest in (
+        ([busy(3), busy(7), TimeoutError()], 7.0),
+        ([busy(3), ExceptionGroup("h", [busy(7)])], 7.0),
+        ([ExceptionGroup("h", [ExceptionGroup("i", [busy(3), TimeoutError()])])], 3.0),
+        ([busy(9), ExceptionGroup("h", [busy(7)])], 9.0),
+        ([ExceptionGroup("h", [busy(0)])], 0.0),
+        ([ExceptionGroup("h", [TimeoutError()])], None),
+    ):
+        assert longest == make().classify(ExceptionGroup("g", leaves)).retry_after
+
+
 def test_a_rule_for_a_group():
     """One's own rule for a group type goes before its leaves."""
     own = type("Own", (ExceptionGroup,), {})
