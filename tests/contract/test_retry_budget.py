@@ -291,6 +291,62 @@ def test_on_workers(registry, remote):
     assert (2, 1) == figures(registry)[:2]
 
 
+STREAMS = ["generator", "async generator", "opening", "async opening", "opening in a task"]
+
+
+@pytest.mark.parametrize("path", ["straight", "plan"])
+@pytest.mark.parametrize("kind", STREAMS)
+def test_a_stream(registry, remote, kind, path):
+    """Section 8: one call, however many items; it is begun anew before the first of them only, which is a retry."""
+    provider = remote(ConnectionError, 1)
+    policy = retry(3, wait=0, idempotent=True, retry_budget=RetryBudget("api"), stream="opening" in kind)
+
+    async def items():
+        yield provider()
+        yield 2
+
+    if kind == "generator":
+
+        @policy
+        def stream():
+            yield provider()
+            yield 2
+
+    elif kind == "async generator":
+        stream = policy(items)
+    elif kind == "opening":
+
+        @policy
+        def stream():
+            return iter([provider(), 2])
+
+    elif kind == "async opening":
+
+        @policy
+        async def stream():
+            return items()
+
+    else:
+
+        @policy
+        def stream():
+            return items()
+
+    async def collect():
+        opened = stream()
+        return [item async for item in (await opened if kind == "async opening" else opened)]
+
+    def run():
+        assert [1, 2] == (list(stream()) if kind in STREAMS[::2][:2] else asyncio.run(collect()))
+        assert (1, 1) == figures(registry)[:2]
+
+    if path == "plan":
+        with use_clock(ManualClock(), registry):
+            run()
+    else:
+        run()
+
+
 def test_a_policy_set(env, remote):
     """All its functions share the one that has no name."""
     careful = compose(retry(2, wait=0, idempotent=True, retry_budget=RetryBudget(min_per_second=0.1)))
