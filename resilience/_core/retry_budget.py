@@ -199,23 +199,28 @@ class Balance:
     spends twice, and nobody waits for longer than a window.
 
     Attributes:
-        calls: in the window.
+        now: the moment.
+        calls, retries: in the window.
         jumped: the retries that are held were made on a clock that was ahead: `after_jump` is to follow on them.
     """
 
-    __slots__ = ("_budget", "_parts", "calls", "jumped", "now")
+    __slots__ = ("_budget", "_parts", "calls", "jumped", "now", "retries")
 
     def __init__(self, budget: RetryBudget, spent: Spent, slices: Iterable[CallSlice], now: float) -> None:
         self._budget = budget
         self.now = now
-        self.calls = sum(part.calls for part in slices if 0 <= now - part.began < budget.window)
-        self.jumped = any(last > now for last, _ in spent.parts)
-        self._parts = tuple((min(last, now), number) for last, number in spent.parts if now - last < budget.window)
-
-    @property
-    def retries(self) -> int:
-        """Retries in the window."""
-        return sum(number for _, number in self._parts)
+        self.calls = self.retries = 0
+        for part in slices:
+            if 0 <= now - part.began < budget.window:
+                self.calls += part.calls
+        self.jumped = False
+        self._parts: tuple[tuple[float, int], ...] = ()
+        for last, number in spent.parts:
+            if last > now:
+                self.jumped, last = True, now
+            if now - last < budget.window:
+                self._parts += ((last, number),)
+                self.retries += number
 
     @property
     def left(self) -> int:

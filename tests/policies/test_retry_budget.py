@@ -292,6 +292,8 @@ def test_a_forked_child_starts_afresh(shared):
 
     assert "ok" == in_child(check)
     assert (1, 1, 0) == figures(budget)
+    budget.after_fork()
+    assert (0, 0, 1) == figures(budget)
 
 
 # ---------------------------------------------------------------------------------------------------- in a plan
