@@ -10,6 +10,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 LAST_LINES = {
     "async_failover.py": "east is back:",
     "last_known_rates.py": "the breaker:",
+    "shared_retry_budget.py": "the budget:",
     "urllib_client.py": "recovered:",
 }
 

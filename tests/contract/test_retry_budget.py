@@ -621,6 +621,71 @@ def test_what_the_inner_retry_has_spent_the_outer_has_not(env, remote):
     assert nothing_more() in failed.__notes__
 
 
+# ---------------------------------------------------------------------------------------------- from anywhere
+def test_in_the_middle_of_a_circuits_change(registry, remote, trips_at):
+    """I9: a finaliser that comes in under a circuit's lock may call, count and repeat: nothing is waited for there."""
+    provider = remote(then=ConnectionError)
+    fn = retry(3, wait=0, idempotent=True, retry_budget=RetryBudget("api"))(provider.__call__)
+    seen = []
+
+    class Interrupted(ManualClock):
+        """Asked for the time in the middle of a change, as a finaliser comes in anywhere."""
+
+        def time_ns(self):
+            other = registry.get("other")
+            if other is not None and other.busy and not seen:
+                seen.append(None)
+                with pytest.raises(ConnectionError):
+                    fn()
+            return super().time_ns()
+
+    with use_clock(Interrupted(), registry):
+        with pytest.raises(ConnectionError):
+            breaker("other", trips_at(1))(remote(then=ConnectionError).__call__)()
+        assert (1, 2) == figures(registry)[:2]
+
+    assert ([None], 3) == (seen, provider.calls)
+
+
+def test_a_retry_that_is_cancelled_while_it_waits(registry, remote):
+    """It was scheduled, so it is spent; nothing stays behind that would keep others out."""
+    fn = retry(3, wait=60, idempotent=True, retry_budget=RetryBudget("api", min_per_second=0.2))
+
+    @fn
+    async def call():
+        raise ConnectionError
+
+    async def main():
+        task = asyncio.create_task(call())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(main())
+    assert (1, 1, 1) == figures(registry)
+
+
+def test_a_retry_that_finds_the_circuit_open_after_its_wait(registry, clock, remote, trips_at):
+    """It had been scheduled: what is spent is not given back, though nothing was sent."""
+    provider = remote(then=ConnectionError)
+    fn = compose(
+        retry(3, wait=5, idempotent=True, retry_budget=RetryBudget("api", window=100)), breaker("api", trips_at(9))
+    )(provider.__call__)
+    advance = clock.advance
+
+    def open_meanwhile(seconds):
+        registry.get("api").force_open("maintenance")
+        advance(seconds)
+
+    clock.advance = open_meanwhile
+    with pytest.raises(ConnectionError) as caught:
+        fn()
+
+    assert ["retry stopped: circuit api is open"] == caught.value.__notes__
+    assert (1, (1, 1)) == (provider.calls, figures(registry)[:2])
+
+
 # ---------------------------------------------------------------------------------------------- many at once
 def test_threads_never_overspend(registry, remote):
     """I13: an outage met by many threads at once makes exactly the retries there are, and each call counts."""
