@@ -52,10 +52,10 @@ class RetryBudget(Record):
         30
     """
 
-    name: str | None = None
-    ratio: float = 0.2
-    min_per_second: float = 1.0
-    window: float = 10.0
+    name: str | None
+    ratio: float
+    min_per_second: float
+    window: float
 
     def __init__(
         self,
