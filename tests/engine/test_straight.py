@@ -19,9 +19,11 @@ from resilience import (
     CircuitState,
     Consecutive,
     Registry,
+    RetryBudget,
     breaker,
     bulkhead,
     compose,
+    retry,
     timeout,
     use_registry,
 )
@@ -340,6 +342,52 @@ def test_a_call_in_the_middle_of_the_finding(policies, fails):
         watched_steps += len(seen) - 1
 
     assert 5 < watched_steps, "the finding was not watched"
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+def test_a_call_in_the_middle_of_finding_a_retry_budget(guarded):
+    """At whatever step of the first call another one comes: both are counted in the one that was registered meanwhile."""
+    watched_steps = 0
+
+    def trial(registry, step):
+        seen = []
+        policies = [retry(1, idempotent=True, retry_budget="late")]
+        if guarded:
+            policies.append(breaker("late"))
+
+        @compose(*policies)
+        def fetch():
+            seen.append(None)
+
+        registry.retry_budget("late", RetryBudget(ratio=0.5))
+        before = sys.gettrace()
+        sys.settrace(watched(("rebind", "resolve", "_first_slice", "next_slice"), step, fetch))
+        try:
+            fetch()
+        finally:
+            sys.settrace(before)
+        fetch()
+        return len(seen)
+
+    for step in range(60):
+        with use_registry(Registry()) as registry:
+            calls = trial(registry, step)
+        assert calls == registry.retry_budget("late").status().calls
+        watched_steps += calls - 2
+
+    assert 5 < watched_steps, "the finding was not watched"
+
+
+def test_who_has_no_retry_budget_does_not_pay_for_it():
+    """Not a line of it stands in the wrapper."""
+    sig = signature_of(lambda x: x)
+    with_one, without = (source_of(shape(retry=True, breaker=True, counted=counted), sig) for counted in (True, False))
+
+    extra = set(with_one.splitlines()) - set(without.splitlines())
+
+    assert 3 == len(extra)
+    assert all("slice" in line for line in extra)
+    assert set(without.splitlines()) <= set(with_one.splitlines())
 
 
 def test_what_a_wrapper_does_not_name_is_left_out():

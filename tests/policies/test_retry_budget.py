@@ -10,7 +10,7 @@ import time
 import pytest
 from forking import in_child, needs_fork
 
-from resilience import CircuitOpenError, FaultKind, RetryBudget, RetryBudgetStatus
+from resilience import CircuitOpenError, FaultKind, Registry, RetryBudget, RetryBudgetStatus
 from resilience._core.events import RetryExhausted, RetryScheduled
 from resilience._core.outcome import Outcome
 from resilience._core.retry_budget import Spent
@@ -102,6 +102,13 @@ def test_wrappers_read_the_systems_clock_by_themselves(shared, monkeypatch):
     assert current is budget.current is budget.begin_call()
     now[0] = 101.0
     assert current is not budget.begin_call()
+
+
+def test_a_budget_of_the_systems_time():
+    """From the beginning."""
+    made = SharedRetryBudget("mail", RetryBudget(), Registry())
+
+    assert made.begin_call() is made.current
 
 
 def test_another_clock_while_a_slice_begins(shared, monkeypatch):
