@@ -1,8 +1,10 @@
 """What a call inherits from the calls around it, and how to shed it.
 
 Three context variables: the innermost deadline, the breakers whose probe is running (with its permit),
-and whether an outer retry is on its second or a later attempt. Tasks and workers
-started inside inherit them.
+and the outer retry that is on its second or a later attempt. Tasks and workers
+started inside inherit them. Each of them can be switched off by whoever set it, since
+a block may be left in another context than it was entered in, where what it set
+can't be taken away.
 
 They are put back with `set`, never with `reset`: on Python 3.11 a reset to "no value"
 lets a finaliser that reads the variable at that moment see freed memory.
@@ -24,7 +26,32 @@ if TYPE_CHECKING:
 
 DEADLINE: ContextVar[Deadline | None] = ContextVar("resilience_deadline", default=None)
 PROBING: ContextVar[tuple[tuple[object, Permit], ...]] = ContextVar("resilience_probing", default=())
-RETRYING: ContextVar[bool] = ContextVar("resilience_retrying", default=False)
+RETRYING: ContextVar[Repeat | None] = ContextVar("resilience_retrying", default=None)
+
+
+class Repeat:
+    """The second or a later attempt of a retry: a retry inside of it makes one attempt.
+
+    Attributes:
+        active: whether that attempt is still being made.
+    """
+
+    __slots__ = ("active",)
+
+    def __init__(self) -> None:
+        self.active = True
+
+    def end(self) -> None:
+        """The attempt is over, for whoever still holds the mark; where it is the mark in force, it is taken away."""
+        self.active = False
+        if RETRYING.get() is self:
+            RETRYING.set(None)
+
+
+def is_repeating() -> bool:
+    """Whether the caller is inside a second or later attempt of a retry."""
+    repeat = RETRYING.get()
+    return repeat is not None and repeat.active
 
 
 def mark_probe(breaker: object, permit: Permit) -> None:
@@ -82,7 +109,7 @@ def detached() -> Iterator[None]:
     deadline, probing, retrying = DEADLINE.get(), PROBING.get(), RETRYING.get()
     DEADLINE.set(None)
     PROBING.set(())
-    RETRYING.set(False)
+    RETRYING.set(None)
     try:
         yield
     finally:

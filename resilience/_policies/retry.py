@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from resilience._context import RETRYING
+from resilience._context import RETRYING, Repeat, is_repeating
 from resilience._core.events import RetryExhausted, RetryScheduled
 from resilience._core.faults import FaultKind, may_retry
 from resilience._core.order import Layer
@@ -134,8 +134,9 @@ class RetryLayers:
             wait = self._decide(call, outcome, call.attempt, began, idle)
             if wait is None:
                 return outcome
-            RETRYING.set(True)
+            repeat = Repeat()
             try:
+                RETRYING.set(repeat)
                 if wait > 0:
                     await call.world.sleep(wait)
                     idle += wait
@@ -147,7 +148,7 @@ class RetryLayers:
                 raise
             finally:
                 # Under an outer retry there is no second attempt here, so the mark was not set before.
-                RETRYING.set(False)
+                repeat.end()
             if following.refused_by is not None:
                 self._end(outcome, call.attempt - 1, "refused", stopped_by(following.error))
                 following.discard()
@@ -173,7 +174,7 @@ class RetryLayers:
             return None
         if number >= self._max_attempts:
             return self._end(outcome, number, "attempts", f"retry gave up after {number} attempts")
-        if RETRYING.get():
+        if is_repeating():
             return self._end_nested(outcome, number)
         wait = self._schedule(call, outcome, number, began, idle) if self._fixed is None else self._fixed
         if wait is None:

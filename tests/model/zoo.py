@@ -440,7 +440,7 @@ ZOO = [
         "nested retries multiply",
         RetryLayers,
         "go_on",
-        "RETRYING.set(True)",
+        "RETRYING.set(repeat)",
         "pass",
         "tests/contract/test_retry.py::test_nested_retries_add",
     ),

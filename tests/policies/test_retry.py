@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextvars
 import logging
 
 import pytest
 import tenacity
 
 from resilience import BulkheadFullError, CircuitOpenError, FaultKind, TimeoutExceeded
-from resilience._context import DEADLINE, RETRYING
+from resilience._context import DEADLINE, RETRYING, Repeat, is_repeating
 from resilience._core.deadline import AttemptDeadline, Deadline
 from resilience._core.events import RetryExhausted, RetryScheduled
 from resilience._core.outcome import Outcome
@@ -57,13 +58,13 @@ def test_later_attempts_know_that_they_are_repeats(plan, down):
     seen = []
 
     def attempt(result):
-        return lambda: (seen.append(RETRYING.get()), result)[1]
+        return lambda: (seen.append(is_repeating()), result)[1]
 
     plan.retry(3, wait=0.0)
     plan.call(script=[attempt(down()), attempt(down()), attempt("fine")])
 
     assert [False, True, True] == seen
-    assert RETRYING.get() is False
+    assert RETRYING.get() is None
 
 
 def test_the_mark_goes_when_an_attempt_is_interrupted(plan, down):
@@ -76,7 +77,21 @@ def test_the_mark_goes_when_an_attempt_is_interrupted(plan, down):
     with pytest.raises(KeyboardInterrupt):
         plan.call(script=[down(), interrupt])
 
-    assert RETRYING.get() is False
+    assert RETRYING.get() is None
+
+
+def test_who_still_holds_the_mark_of_an_attempt_that_is_over(plan, down):
+    """A task that was started in a second attempt and outlives it retries for itself: the mark is switched off."""
+    contexts = []
+
+    def start():
+        contexts.append(contextvars.copy_context())
+        return "fine"
+
+    plan.retry(2, wait=0.0)
+    plan.call(script=[down(), start])
+
+    assert [False] == [context.run(is_repeating) for context in contexts]
 
 
 def test_an_answer_of_the_straight_path_is_the_first_attempt(plan, down):
@@ -394,7 +409,7 @@ def test_a_nested_retry_makes_one_attempt(plan, down, caplog):
         "retries add, they do not multiply"
     )
     plan.retry(3)
-    mark = RETRYING.set(True)
+    mark = RETRYING.set(Repeat())
     try:
         with caplog.at_level(logging.WARNING, "resilience"):
             notes = [plan.call(script=[down()]).error.__notes__ for _ in range(2)]
@@ -597,7 +612,7 @@ def test_the_event_of_a_retry_that_ended_early(plan, told, fault_of, ended_by, a
         script = [fault_of(), Outcome.refusal(BulkheadFullError("room"), "somebody")]
     breaker = plan.breaker() if ended_by == "circuit" else None
     plan.retry(9, breaker=breaker, stop=tenacity.stop_after_attempt(2) if ended_by == "strategy" else None)
-    mark = RETRYING.set(ended_by == "nesting")
+    mark = RETRYING.set(Repeat() if ended_by == "nesting" else None)
     try:
         plan.call(script=script)
     finally:

@@ -350,7 +350,7 @@ def test_a_value_that_is_a_fault_without_a_budget_left(plan, budgeted):
 )
 def test_what_is_not_scheduled_takes_nothing(plan, shared, fault_of, ended_by):
     """The budget is asked when all else has said yes."""
-    from resilience._context import RETRYING
+    from resilience._context import RETRYING, Repeat
 
     made = shared()
     script = [fault_of()]
@@ -369,7 +369,7 @@ def test_what_is_not_scheduled_takes_nothing(plan, shared, fault_of, ended_by):
         breaker.breaker.on_failure(breaker.breaker.try_acquire(), FaultKind.TRANSIENT)
     plan.registry.hub._set(())
     plan.retry(1 if ended_by == "attempts" else 9, **options)
-    mark = RETRYING.set(ended_by == "nesting")
+    mark = RETRYING.set(Repeat() if ended_by == "nesting" else None)
     try:
         plan.call(script=script)
     finally:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from resilience import Fault, FaultFlag, FaultKind, Registry, RetryBudget, breaker, retry, timeout, use_registry
-from resilience._context import DEADLINE, RETRYING
+from resilience._context import DEADLINE, RETRYING, Repeat
 from resilience._core.deadline import Deadline
 from resilience._policies import retry as retrying
 from resilience.testing import ManualClock
@@ -218,11 +218,11 @@ class Retrying(RuleBasedStateMachine):
     @rule(script=scripts, chances=chances)
     def call_inside_a_second_attempt(self, script, chances):
         """I13: the outer call is retrying already: one attempt."""
-        RETRYING.set(True)
+        RETRYING.set(Repeat())
         try:
             self.play(script, chances, alone=False)
         finally:
-            RETRYING.set(False)
+            RETRYING.set(None)
 
     @precondition(lambda self: not (self.budget or self.plan["retry_budget"] or self.plan["safe_only"]))
     @rule(outer=st.integers(1, 4), chances=chances)
@@ -251,7 +251,7 @@ class Retrying(RuleBasedStateMachine):
         self.clock.advance(seconds)
 
     def teardown(self):
-        assert (None, False) == (DEADLINE.get(), RETRYING.get())
+        assert (None, None) == (DEADLINE.get(), RETRYING.get())
 
 
 # Without explaining: that takes minutes, and the shortest story says enough.
