@@ -99,20 +99,27 @@ def detached() -> Iterator[None]:
     """Shed deadline, retry and probe marks for a block: what runs inside is on its own.
 
     For work that outlives the call it was started in. A deadline that interrupts the
-    surrounding task still does so.
+    surrounding task still does so. Left in another task than it was entered in, it changes nothing there.
 
     Example:
         >>> with detached():
         ...     remaining() is None
         True
     """
-    deadline, probing, retrying = DEADLINE.get(), PROBING.get(), RETRYING.get()
+    deadline, probing, retrying, outer = DEADLINE.get(), PROBING.get(), RETRYING.get(), _DETACHED.get()
+    here = object()
+    _DETACHED.set(here)
     DEADLINE.set(None)
     PROBING.set(())
     RETRYING.set(None)
     try:
         yield
     finally:
-        RETRYING.set(retrying)
-        PROBING.set(probing)
-        DEADLINE.set(deadline)
+        if _DETACHED.get() is here:
+            RETRYING.set(retrying)
+            PROBING.set(probing)
+            DEADLINE.set(deadline)
+            _DETACHED.set(outer)
+
+
+_DETACHED: ContextVar[object] = ContextVar("resilience_detached", default=None)

@@ -229,6 +229,30 @@ def test_timeout_inside_detached_is_on_its_own(registry, clock):
     assert 60.0 == asyncio.run(outer())
 
 
+def test_detached_left_in_another_context(registry, clock):
+    """Section 5: a block that is left in another context gives nothing back there: the deadline is not that one's."""
+    block = detached()
+
+    async def main():
+        entered, go = asyncio.Event(), asyncio.Event()
+
+        @timeout(30)
+        async def enter():
+            block.__enter__()
+            entered.set()
+            await go.wait()
+
+        task = asyncio.create_task(enter())
+        await entered.wait()
+        block.__exit__(None, None, None)
+        left = remaining()
+        go.set()
+        await task
+        return left
+
+    assert asyncio.run(main()) is None
+
+
 def test_detached_sheds_retry_marks(registry, clock, remote):
     """Section 5: it sheds retry marks: an inner retry works in full."""
     provider = remote(then=ConnectionError)
