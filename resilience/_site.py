@@ -119,12 +119,18 @@ class Site:
         if hub.wants(TimedOut):
             hub.publish(TimedOut(name=self.label, scope=deadline.scope, seconds=deadline.seconds))
 
+    def is_first(self, what: str) -> bool:
+        """Whether a thing that is told once for a site is to be told now."""
+        if what in self._told or len(self._told) >= _TOLD_TYPES:
+            return False
+        self._told.add(what)
+        return True
+
     def _tell(self, error: BaseException, *, by_classifier: bool) -> None:
         kind = type(error)
         name = f"{kind.__module__}.{kind.__qualname__}"
         self.services.hub.tally(f"unclassified:{name}")
-        if name not in self._told and len(self._told) < _TOLD_TYPES:
-            self._told.add(name)
+        if self.is_first(name):
             if by_classifier:
                 warn(
                     "%s: classify= raised while it looked at %s, which is therefore never retried and never opens a circuit",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from resilience._core.order import Layer
     from resilience._core.retry_budget import RetryBudget
     from resilience._engine.kinds import Kind
-    from resilience._settings import Given
+    from resilience._settings import Given, RetryPolicy
 
 
 class Parts:
@@ -131,20 +131,8 @@ class Parts:
         policy = self.given.retry
         if policy is None:
             return None
-        return RetryLayers(
-            self.site,
-            max_attempts=policy.max_attempts,
-            initial_backoff=policy.initial_backoff,
-            max_backoff=policy.max_backoff,
-            jitter=policy.jitter,
-            wait=policy.wait,
-            stop=policy.stop,
-            retry_on=policy.retry_on,
-            safe_only=policy.safe_only,
-            max_retry_after=policy.max_retry_after,
-            stopped=None if self.breaker is None else self.breaker.stopped,
-            budget=None if policy.retry_budget is None else self._assemble_budget(policy.retry_budget),
-        )
+        budget = None if policy.retry_budget is None else self._assemble_budget(policy.retry_budget)
+        return bind_retry(policy, self.site, budget, None if self.breaker is None else self.breaker.stopped)
 
     def _assemble_budget(self, given: RetryBudget | str) -> BudgetReference:
         home = self.home
@@ -209,3 +197,26 @@ class Parts:
             else:
                 self.bulkhead.resolve()
         return pending
+
+
+def bind_retry(
+    policy: RetryPolicy,
+    site: Site,
+    budget: BudgetReference | None = None,
+    stopped: Callable[[float], str] | None = None,
+) -> RetryLayers:
+    """A retry at one call site; `stopped` foresees whether a breaker inside would refuse the next attempt."""
+    return RetryLayers(
+        site,
+        max_attempts=policy.max_attempts,
+        initial_backoff=policy.initial_backoff,
+        max_backoff=policy.max_backoff,
+        jitter=policy.jitter,
+        wait=policy.wait,
+        stop=policy.stop,
+        retry_on=policy.retry_on,
+        safe_only=policy.safe_only,
+        max_retry_after=policy.max_retry_after,
+        stopped=stopped,
+        budget=budget,
+    )

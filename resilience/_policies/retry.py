@@ -69,7 +69,6 @@ class RetryLayers:
         self._stopped = stopped
         self.needs_state = stop is not None or callable(wait)
         self._fixed = wait if isinstance(wait, float) and stop is None else None
-        self._told_nested = False
         self._looked = False
         # A client that repeats calls by itself reports only how the last of them ended.
         self._unsure = False
@@ -131,7 +130,7 @@ class RetryLayers:
         while True:
             if plain and outcome.error is None:
                 return outcome
-            wait = self._decide(call, outcome, call.attempt, began, idle)
+            wait = self.decide(call, outcome, call.attempt, began, idle)
             if wait is None:
                 return outcome
             repeat = Repeat()
@@ -157,7 +156,7 @@ class RetryLayers:
             outcome = following
 
     # ------------------------------------------------------------------------------------------------ deciding
-    def _decide(self, call: Call, outcome: Outcome, number: int, began: float, idle: float) -> float | None:
+    def decide(self, call: Call, outcome: Outcome, number: int, began: float, idle: float) -> float | None:
         """Seconds to wait before the next attempt, None when this outcome is the answer."""
         site = self._site
         if outcome.pending or outcome.refused_by is not None or call.cancelled is not None or call.delivered:
@@ -245,8 +244,7 @@ class RetryLayers:
         return None
 
     def _end_nested(self, outcome: Outcome, number: int) -> float | None:
-        if not self._told_nested:
-            self._told_nested = True
+        if self._site.is_first("nested"):
             warn(
                 "%s: an outer call is retrying already, so this retry makes one attempt: retries add, they do not multiply",
                 self._site.label,

@@ -431,7 +431,7 @@ ZOO = [
     Mutant(
         "a probe's failure is retried",
         RetryLayers,
-        "_decide",
+        "decide",
         "if fault is None or call.probed:",
         "if fault is None:",
         "tests/contract/test_order_and_door.py::test_failed_probe_is_not_retried_even_where_the_cooldown_would_pass",
