@@ -8,6 +8,7 @@ Stacked in any order, they apply in one fixed order:
 
 from __future__ import annotations
 
+from resilience._blocks.limit import TimeoutBlock
 from resilience._clock import Clock
 from resilience._context import detached
 from resilience._core.config import BreakerConfig, BulkheadConfig
@@ -81,6 +82,7 @@ __all__ = [
     "RetryBudget",
     "RetryBudgetStatus",
     "Timeout",
+    "TimeoutBlock",
     "TimeoutExceeded",
     "TimeoutScope",
     "Verdict",

@@ -29,6 +29,13 @@ PROBING: ContextVar[tuple[tuple[object, Permit], ...]] = ContextVar("resilience_
 RETRYING: ContextVar[Repeat | None] = ContextVar("resilience_retrying", default=None)
 
 
+def leave_deadline(deadline: Deadline) -> None:
+    """Leave a block's scope, from wherever: the deadline ends for all who hold it, and is taken away where it is innermost."""
+    deadline.left = True
+    if DEADLINE.get() is deadline:
+        DEADLINE.set(deadlines.in_force(deadline.outer))
+
+
 class Repeat:
     """The second or a later attempt of a retry: a retry inside of it makes one attempt.
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from resilience._core.report import BreakerStatus
+    from resilience._site import Site
 
 
 class Registry:
@@ -62,6 +63,8 @@ class Registry:
         self._watchers: weakref.WeakSet[ClockWatcher] = weakref.WeakSet()
         self._forked: weakref.WeakSet[ForkWatcher] = weakref.WeakSet()
         self.hub = Hub(lambda: self._clock)
+        # The call sites of blocks, by where they stand in the program.
+        self.block_sites: dict[str, Site] = {}
         forks.watch(self)
 
     # ------------------------------------------------------------------------------------------------ names

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from resilience._blocks.limit import TimeoutBlock
+from resilience._blocks.place import place_of_caller
 from resilience._compose import caller, decorate, kind_of
+from resilience._core.checks import Faults
 from resilience._marks import is_idempotent, is_uninterruptible, worker_limit
 from resilience._policies.classifying import classify_with
 from resilience._policies.guard import GuardKit
@@ -106,11 +109,52 @@ class Retry(RetryPolicy):
 
 
 class Timeout(TimeoutPolicy):
-    """Limits as a value; made by `timeout(...)`."""
+    """Limits as a value; made by `timeout(...)`.
+
+    Decorates a function, goes into `compose`, limits a block with `guard()`.
+    """
 
     def __call__(self, fn: F, /) -> F:
         """Put the policy on a function."""
         return decorate(fn, self)  # type: ignore[no-any-return]  # the wrapper looks like the function
+
+    def guard(self) -> TimeoutBlock:
+        """Limit a block: `async with timeout(5).guard():` interrupts it, `with` can't.
+
+        With `async with` the task that entered is cancelled when the time is up, and the
+        block raises `TimeoutExceeded`. With `with`, in plain code, the limit is a deadline
+        that everything inside sees (`remaining()`, limits and waits of calls inside), and
+        a block that comes to its end late has come to its end: nothing is raised, and
+        `expired` of the block tells.
+
+        Raises:
+            ConfigurationError: no `budget`, or a limit that a block can't have.
+            TimeoutExceeded: on entry, where a deadline around the block has run out.
+
+        Example:
+            >>> with timeout(5).guard() as block:
+            ...     0 < remaining() <= 5
+            True
+            >>> block.expired
+            False
+        """
+        faults = Faults()
+        if self.budget is None:
+            faults.say("budget must be given for guard(): it is the only limit of a block")
+        for name, cure in _NO_BLOCK.items():
+            if getattr(self, name, None) is not None:
+                faults.add(name, getattr(self, name), f"left out for guard(): {cure}")
+        faults.raise_any()
+        assert self.budget is not None, "that is one of the faults"
+        return TimeoutBlock(self.budget, self.counts, place_of_caller(current_registry()))
+
+
+_NO_BLOCK = {
+    "per_attempt": "a block in a retry's loop has a guard of its own in each attempt",
+    "first_item": "a block has no items",
+    "idle": "a block has no items",
+    "pass_as": "what is inside the block asks remaining()",
+}
 
 
 class Bulkhead(BulkheadPolicy):

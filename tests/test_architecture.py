@@ -45,6 +45,7 @@ FLOORS = {
     "_settings": 4,
     "_trampoline": 4,
     "": 5,
+    "_blocks": 5,
     "_decorators": 5,
     "_values": 5,
     "events": 5,

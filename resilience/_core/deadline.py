@@ -117,6 +117,13 @@ def chain(deadline: Deadline | None) -> Iterator[Deadline]:
         deadline = deadline.outer
 
 
+def in_force(deadline: Deadline | None) -> Deadline | None:
+    """The innermost deadline whose scope is still being executed, or None."""
+    while deadline is not None and deadline.left:
+        deadline = deadline.outer
+    return deadline
+
+
 def nearest(deadline: Deadline | None) -> Deadline | None:
     """The deadline in force that runs out first; of two at one moment the outer one."""
     found: Deadline | None = None

@@ -20,9 +20,10 @@ from __future__ import annotations
 import asyncio
 import time
 import weakref
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from resilience._context import DEADLINE
+from resilience._context import DEADLINE, leave_deadline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,6 +121,46 @@ class Expiry:
         self.deadline.left = True
         DEADLINE.set(self.deadline.outer)
         return self.fired and self._task is not None and is_ours(self.deadline, self._task)
+
+
+class BlockExpiry(Expiry):
+    """The scope of a block, which may be left in another task, context or thread than it was entered in.
+
+    Only the task that entered is ever interrupted, and only that one can be told of a timeout.
+    """
+
+    __slots__ = ()
+
+    def _expire(self) -> None:
+        # That task may have ended long ago; and another thread that has left the block tells the loop only later.
+        if not self.deadline.left and self._task is not None and not self._task.done():
+            super()._expire()
+
+    def leave(self) -> bool:
+        task = self._task
+        assert task is not None, "a block has been entered by a task"
+        leave_deadline(self.deadline)
+        loop = task.get_loop()
+        if _running_loop() is not loop:
+            # Only its own thread may touch a loop's timers and tasks; one that is closed has neither.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._settle, task)
+            return False
+        # What is owed to the one that entered is taken back, whoever leaves.
+        return self._settle(task) and asyncio.current_task() is task
+
+    def _settle(self, task: asyncio.Task[Any]) -> bool:
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            handle.cancel()
+        return self.fired and is_ours(self.deadline, task)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 class SteppedExpiry(Expiry):

@@ -52,6 +52,14 @@ def ours_attempt(seconds):
     return run_in
 
 
+def ours_block(seconds):
+    async def run_in(body):
+        async with timeout(seconds).guard():
+            return await body()
+
+    return run_in
+
+
 def theirs(seconds):
     """`run_in(body)` under asyncio.timeout."""
 
@@ -101,11 +109,12 @@ async def outcome_of(make, driver=None):
 
 
 def same(run, scenario):
-    """The scenario under asyncio.timeout and under both of our scopes: one outcome."""
+    """The scenario under asyncio.timeout and under each of our scopes: one outcome."""
     with use_registry(Registry()):
         expected = run(scenario, theirs)
         assert expected == run(scenario, ours_budget), "budget"
         assert expected == run(scenario, ours_attempt), "per_attempt"
+        assert expected == run(scenario, ours_block), "guard()"
     return expected
 
 
