@@ -9,6 +9,7 @@ Stacked in any order, they apply in one fixed order:
 from __future__ import annotations
 
 from resilience._blocks.limit import TimeoutBlock
+from resilience._blocks.slot import BulkheadBlock
 from resilience._clock import Clock
 from resilience._context import detached
 from resilience._core.config import BreakerConfig, BulkheadConfig
@@ -55,6 +56,7 @@ __all__ = [
     "BreakerRef",
     "BreakerStatus",
     "Bulkhead",
+    "BulkheadBlock",
     "BulkheadConfig",
     "BulkheadFullError",
     "CircuitBreaker",

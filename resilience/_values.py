@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from resilience._blocks.limit import TimeoutBlock
 from resilience._blocks.place import place_of_caller
+from resilience._blocks.slot import BulkheadBlock, own_bulkhead
 from resilience._compose import caller, decorate, kind_of
 from resilience._core.checks import Faults
 from resilience._marks import is_idempotent, is_uninterruptible, worker_limit
@@ -158,11 +159,44 @@ _NO_BLOCK = {
 
 
 class Bulkhead(BulkheadPolicy):
-    """A cap on calls in flight as a value; made by `bulkhead(...)`."""
+    """A cap on calls in flight as a value; made by `bulkhead(...)`.
+
+    Decorates a function, goes into `compose`, guards a block with `guard()`.
+    """
 
     def __call__(self, fn: F, /) -> F:
         """Put the policy on a function."""
         return decorate(fn, self)  # type: ignore[no-any-return]  # the wrapper looks like the function
+
+    def guard(self) -> BulkheadBlock:
+        """Hold a slot for a block: `with pool.guard():`, or `async with`.
+
+        Where it has to wait in line, `with` blocks the thread and `async with` suspends the
+        task. A block can't be skipped: where `on_reject` is BYPASS and there is no slot, the
+        block is false, so ask it. Without a name all blocks of this very value share one cap.
+
+        Raises:
+            ConfigurationError: there is a `fallback`, or nobody has registered the name.
+            BulkheadFullError: on entry, where `on_reject` is FAIL.
+
+        Example:
+            >>> with bulkhead("disk", max_in_flight=2).guard() as slot:
+            ...     bool(slot)
+            True
+        """
+        if self.fallback is not None:
+            faults = Faults()
+            faults.add(
+                "fallback", self.fallback, "left out for guard(): a block can't be skipped, ask whether it is true"
+            )
+            faults.raise_any()
+        registry = self.registry or current_registry()
+        place = place_of_caller(registry)
+        if self.name is None:
+            shared = own_bulkhead(self.__dict__, self, place.label, registry)
+        else:
+            shared = registry.bulkhead(self.name, self.config)
+        return BulkheadBlock(shared, self.wait, self.on_reject, place)
 
 
 class PolicySet:

@@ -59,7 +59,7 @@ class Runner:
 
     def _run_sync(self, /, *args: Any, **kwargs: Any) -> Any:
         call = self._enter(self._world, args, kwargs)
-        outcome = run(self._plan(call))  # type: ignore[arg-type]  # a plan is a coroutine
+        outcome: Outcome = run(self._plan(call))  # type: ignore[arg-type]  # a plan is a coroutine
         if outcome.pending:
             return self.adopt(outcome.value, args, kwargs, call.attempt - 1)
         return outcome.unwrap()

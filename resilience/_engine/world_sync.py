@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from resilience._context import DEADLINE
 from resilience._core import deadline as deadlines
@@ -21,13 +21,15 @@ if TYPE_CHECKING:
     from resilience._core.slots import Ticket
     from resilience._site import Call, Inner, Site
 
+T = TypeVar("T")
 
-def run(steps: Coroutine[Any, Any, Outcome]) -> Outcome:
-    """Drive a plan in a world that never suspends."""
+
+def run(steps: Coroutine[Any, Any, T]) -> T:
+    """Drive a plan, or a part of one, in a world that never suspends."""
     try:
         steps.send(None)
     except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]  # a plan returns its outcome
+        return stop.value  # type: ignore[no-any-return]  # what the coroutine returns
     steps.close()
     raise RuntimeError("a plan for threads tried to suspend: a policy awaits something that is no part of its world")
 

@@ -157,7 +157,7 @@ class BulkheadLayers:
         bulkhead = self.bulkhead
         slot = bulkhead.take()
         if slot is None:
-            slot = await self._stand_in_line(call, bulkhead)
+            slot = await self.stand_in_line(call, bulkhead)
             if slot is None:
                 return Outcome.refusal(bulkhead.refuse(waited=self._wait > 0), self)
         call.bulkhead, call.slot = bulkhead, slot
@@ -166,7 +166,8 @@ class BulkheadLayers:
         finally:
             _leave(call, bulkhead)
 
-    async def _stand_in_line(self, call: Call, bulkhead: SharedBulkhead) -> int | None:
+    async def stand_in_line(self, call: Call, bulkhead: SharedBulkhead) -> int | None:
+        """Wait for a slot as long as this site does; None where none came."""
         left = self._site.left(call)
         seconds = self._wait if left is None else min(self._wait, left)
         if seconds <= 0 or is_changing():

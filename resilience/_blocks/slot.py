@@ -1,0 +1,133 @@
+"""`bulkhead(...).guard()`: a block that holds a slot.
+
+The slot lies in a list from which whoever leaves the block pops it: it is given back
+once, from whatever task, thread or context.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from resilience._engine.world_sync import SyncWorld, run
+from resilience._policies.bulkhead import BulkheadLayers, SharedBulkhead
+from resilience._site import Call
+from resilience._words import OnReject
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from resilience._blocks.place import Place
+    from resilience._registry import Registry
+    from resilience._settings import BulkheadPolicy
+    from resilience._site import World
+
+
+def own_bulkhead(kept: dict[str, Any], policy: BulkheadPolicy, label: str, registry: Registry) -> SharedBulkhead:
+    """The bulkhead of a policy without a name, for all blocks or calls of the value that it is kept with."""
+    found: SharedBulkhead | None = kept.get("_own_bulkhead")
+    if found is None:
+        config = policy.config
+        assert config is not None, "a bulkhead without a name has its size"
+        # Of those that come first together one is first, and the others find its bulkhead.
+        made = SharedBulkhead(label, config.max_in_flight, config.longest_line, registry)
+        found = kept.setdefault("_own_bulkhead", made)
+        registry.watch_fork(found)
+    return found
+
+
+class BulkheadBlock:
+    """A block under a bulkhead, for `with` and `async with`; made by `bulkhead(...).guard()`.
+
+    In a truth test it tells whether it holds a slot: inside the block it is false only
+    where `on_reject` is BYPASS and there was none.
+    """
+
+    __slots__ = ("_bulkhead", "_entry", "_on_reject", "_place", "_slots", "_wait")
+
+    def __init__(self, bulkhead: SharedBulkhead, wait: float, on_reject: OnReject, place: Place) -> None:
+        self._bulkhead = bulkhead
+        self._wait = wait
+        self._on_reject = on_reject
+        self._place = place
+        self._slots: list[int] = []
+        # Popped by who enters: one at a time.
+        self._entry = deque([True], maxlen=1)
+
+    def __bool__(self) -> bool:
+        return bool(self._slots)
+
+    def __enter__(self) -> BulkheadBlock:
+        self._begin()
+        try:
+            slot = self._bulkhead.take()
+            if slot is None and self._wait > 0:
+                slot = run(self._stand_in_line(SyncWorld))
+            return self._admit(slot)
+        except BaseException:
+            self._end()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    async def __aenter__(self) -> BulkheadBlock:
+        self._begin()
+        try:
+            slot = self._bulkhead.take()
+            if slot is None and self._wait > 0:
+                # Only now: who is here has loaded asyncio.
+                from resilience._engine.world_async import AsyncWorld
+
+                slot = await self._stand_in_line(AsyncWorld)
+            return self._admit(slot)
+        except BaseException:
+            self._end()
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    async def _stand_in_line(self, world: Any) -> int | None:
+        """The plan's own line, in a world that waits as this block was entered."""
+        site = self._place.site
+        performs: World = world(site)
+        layers = BulkheadLayers(lambda: self._bulkhead, site, wait=self._wait, on_reject=self._on_reject, fallback=None)
+        return await layers.stand_in_line(Call(site, performs, (), {}), self._bulkhead)
+
+    def _begin(self) -> None:
+        try:
+            self._entry.pop()
+        except IndexError:
+            raise RuntimeError("this block is entered already: call guard() for each use") from None
+
+    def _admit(self, slot: int | None) -> BulkheadBlock:
+        if slot is not None:
+            self._slots.append(slot)
+            return self
+        waited = self._wait > 0
+        if self._on_reject is not OnReject.BYPASS:
+            raise self._bulkhead.refuse(waited=waited)
+        self._bulkhead.refuse(waited=waited)
+        self._bulkhead.note_bypass(self._place.label)
+        return self
+
+    def _end(self) -> None:
+        """Give the slot back, if this use has one, and let others enter."""
+        try:
+            slot = self._slots.pop()
+        except IndexError:
+            pass
+        else:
+            self._bulkhead.give(slot)
+        self._entry.append(True)
+
+    def __repr__(self) -> str:
+        return f"<BulkheadBlock {self._bulkhead.name!r}{', inside' if self else ''}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a guard belongs to a running block: it can't be pickled")
