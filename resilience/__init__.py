@@ -8,6 +8,7 @@ Stacked in any order, they apply in one fixed order:
 
 from __future__ import annotations
 
+from resilience._blocks.attempts import Attempt
 from resilience._blocks.limit import TimeoutBlock
 from resilience._blocks.slot import BulkheadBlock
 from resilience._clock import Clock
@@ -51,6 +52,7 @@ from resilience.errors import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "Attempt",
     "BreakerConfig",
     "BreakerMode",
     "BreakerRef",

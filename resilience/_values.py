@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from resilience._blocks.attempts import AsyncAttempts, Attempt, SyncAttempts
 from resilience._blocks.limit import TimeoutBlock
 from resilience._blocks.place import place_of_caller
 from resilience._blocks.slot import BulkheadBlock, own_bulkhead
@@ -17,7 +18,7 @@ from resilience._settings import BreakerPolicy, BulkheadPolicy, Policy, RetryPol
 from resilience.catalogue import default_classifier
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
     from typing import ParamSpec
 
     from resilience._core.report import BreakerStatus
@@ -102,11 +103,28 @@ class BreakerRef(BreakerPolicy):
 
 
 class Retry(RetryPolicy):
-    """A retry as a value; made by `retry(...)`."""
+    """A retry as a value; made by `retry(...)`.
+
+    Decorates a function, goes into `compose`, repeats a block: whoever writes the loop
+    says that the block may be repeated, so `idempotent` is not asked for.
+
+    Example:
+        >>> for attempt in retry(3):
+        ...     with attempt:
+        ...         answer = "fetched"
+    """
 
     def __call__(self, fn: F, /) -> F:
         """Put the policy on a function."""
         return decorate(fn, self)  # type: ignore[no-any-return]  # the wrapper looks like the function
+
+    def __iter__(self) -> Iterator[Attempt]:
+        """Repeat a block: `for attempt in retry(3): with attempt: ...`; the waits block the thread."""
+        return SyncAttempts(self, place_of_caller(current_registry()))
+
+    def __aiter__(self) -> AsyncIterator[Attempt]:
+        """Repeat a block: `async for attempt in retry(3): with attempt: ...`; the waits suspend the task."""
+        return AsyncAttempts(self, place_of_caller(current_registry()))
 
 
 class Timeout(TimeoutPolicy):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from resilience import retry
 from resilience._blocks import place
 from resilience._blocks.place import place_of_caller
 
@@ -43,3 +44,13 @@ def test_no_more_sites_than_are_worth_it(registry, monkeypatch):
 
     assert first.site is not second.site
     assert {} == registry.block_sites
+
+
+def test_a_healthy_loop_leaves_nothing(registry):
+    """The site is made when there is something to be decided."""
+    for attempt in retry(2):
+        with attempt:
+            pass
+
+    assert {} == registry.block_sites
+    assert here(registry).site.fn("anything") is None

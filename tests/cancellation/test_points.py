@@ -227,6 +227,115 @@ def test_bypassed_guard(any_place, make):
         assert "CircuitOpenError" == quiet.error.__name__
 
 
+def with_a_slot(world):
+    async def call():
+        async with bulkhead("pool", wait=5).guard():
+            return await world.provider()
+
+    return call
+
+
+def with_a_limit(world):
+    async def call():
+        async with timeout(20).guard():
+            return await world.provider()
+
+    return call
+
+
+def with_a_limit_inside_a_limit(world):
+    async def call():
+        async with timeout(100).guard(), timeout(20).guard():
+            return await world.provider()
+
+    return call
+
+
+def with_attempts(world):
+    async def call():
+        async for attempt in retry(3, wait=0):
+            with attempt:
+                return await world.provider()
+        raise AssertionError("a block that returns ends the loop")
+
+    return call
+
+
+def with_attempts_and_waits(world):
+    async def call():
+        async for attempt in retry(3, wait=7):
+            async with attempt:
+                return await world.provider()
+        raise AssertionError("a block that returns ends the loop")
+
+    return call
+
+
+def with_everything(world):
+    async def call():
+        async with bulkhead("pool", wait=5).guard(), timeout(20).guard():
+            async for attempt in retry(3, wait=7):
+                with attempt:
+                    async with breaker("api").guard():
+                        return await world.provider()
+        raise AssertionError("a block that returns ends the loop")
+
+    return call
+
+
+def with_blocks_in_the_plan(world):
+    inner = with_everything(world)
+
+    @compose(retry(2, wait=0, idempotent=True), timeout(100))
+    async def call():
+        return await inner()
+
+    return call
+
+
+NEW_BLOCKS = [
+    with_a_slot,
+    with_a_limit,
+    with_a_limit_inside_a_limit,
+    with_attempts,
+    with_attempts_and_waits,
+    with_everything,
+    with_blocks_in_the_plan,
+]
+
+
+@pytest.mark.parametrize("make", NEW_BLOCKS, ids=named)
+def test_blocks(any_place, make):
+    """I4, I8, I14: slots, limits and attempts around a block, cancelled at each suspension, once and twice."""
+    counts = make in (with_everything, with_blocks_in_the_plan)
+    with any_place(make, counts=counts, lazily=int(make is with_blocks_in_the_plan)) as world:
+        for script in SCRIPTS.values():
+            world.sweep(script)
+        world.sweep_twice(SCRIPTS["tidy"])
+        for pending in (1, 2):
+            world.sweep(SCRIPTS["hang"], pending=pending)
+        world.sweep(SCRIPTS["tidy"], ("expire",))
+        world.sweep(SCRIPTS["hang"], ("expire", "cancel"))
+        world.sweep(SCRIPTS["hang"], ("cancel", "expire"))
+
+
+@pytest.mark.parametrize("make", [with_a_slot, with_everything], ids=named)
+@pytest.mark.parametrize("acts", [("cancel",), ("grant", "cancel"), ("cancel", "grant")], ids="-".join)
+def test_entering_a_block_that_waits_in_line(any_place, make, acts):
+    """I8: a cancel while the block stands in line, before and after it was granted a slot: nobody loses one."""
+    with any_place(make, in_line=True) as world:
+        for script in ("ok", "hang"):
+            world.sweep(SCRIPTS[script], acts)
+
+
+@pytest.mark.parametrize("make", [with_a_limit, with_everything], ids=named)
+def test_a_block_in_a_task_that_has_just_cancelled_itself(any_place, make):
+    """I14: a cancel that is still to be delivered when the block is entered comes out of its first await."""
+    with any_place(make, owing=True) as world:
+        for script, acts in itertools.product(("ok", "hang", "tidy"), (("expire",), ("cancel",), ("expire", "cancel"))):
+            world.sweep(SCRIPTS[script], acts)
+
+
 # ---------------------------------------------------------------------------------------------- fallbacks and conditions
 def open_with_fallback(world):
     async def fallback():
