@@ -14,17 +14,21 @@ from types import FunctionType, MethodType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from resilience._assembly import Assembly
+from resilience._assembly.fitting import place_of, takes
 from resilience._core.order import POSITION
 from resilience._describe import ATTRIBUTE, Description, own_description
 from resilience._engine.kinds import Kind
 from resilience._engine.source import Shape
 from resilience._engine.straight import compile_wrapper, rebind
+from resilience._marks import is_idempotent, is_uninterruptible, worker_limit
 from resilience._settings import Policy, one_of_each
 from resilience._trampoline import tell_signature, trampoline, without_callee
 from resilience.errors import CompositionWarning, ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from resilience._policies.bulkhead import SharedBulkhead
 
 _GENERATOR, _COROUTINE, _ITERABLE_COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x100, 0x200
 _DEEPEST = 64
@@ -91,7 +95,7 @@ def _wrap_object(target: Any, policies: tuple[Policy, ...], own_bulkhead: Any) -
 
     kind = kind_of(target, policies)
     through = trampoline(kind, target)
-    if any(getattr(policy, "pass_as", None) for policy in policies):
+    if _filled_in(policies) is not None:
         tell_signature(through, target)
     assembly = Assembly(through, _through(policies), kind, label_of(target), own_bulkhead)
     assembly.description.stands_for(target, policies)
@@ -112,14 +116,32 @@ def _for_trampoline(policy: Policy) -> Policy:
     return type(policy)(**{**values, **changed}) if changed else policy
 
 
-def caller(policies: tuple[Policy, ...], target: Any) -> FunctionType:
-    """A function that calls any callable like `target` (its first argument) under the policies."""
+COMPOSED = "resilience:compose"
+"""The call site of all single calls under a set of policies."""
+
+
+def caller(policies: tuple[Policy, ...], target: Any, own_bulkhead: SharedBulkhead | None = None) -> FunctionType:
+    """A function that calls any callable of the sort of `target` (its first argument) under the policies."""
     _refuse_what_is_no_function(target)
     _refuse_context_managers(target)
     kind = kind_of(target, policies)
     through = trampoline(kind, target)
     through.__name__ = through.__qualname__ = "compose"
-    return _wrap_function(through, Assembly(through, _through(policies), kind, "resilience:compose"))
+    if _filled_in(policies) is not None:
+        tell_signature(through, target)
+    return _wrap_function(through, Assembly(through, _through(policies), kind, COMPOSED, own_bulkhead))
+
+
+def sort_of(target: Any, policies: tuple[Policy, ...]) -> tuple[object, ...]:
+    """What a `caller` depends on: two callables of one sort are called by the same."""
+    name = _filled_in(policies)
+    filled_in = None if name is None else (takes(target, name), place_of(target, name))
+    return kind_of(target, policies), is_idempotent(target), is_uninterruptible(target), worker_limit(target), filled_in
+
+
+def _filled_in(policies: tuple[Policy, ...]) -> str | None:
+    """The parameter that is handed the seconds left, where a policy says so."""
+    return next((name for policy in policies if (name := getattr(policy, "pass_as", None)) is not None), None)
 
 
 # ---------------------------------------------------------------------------------------------- what it is

@@ -8,13 +8,12 @@ from resilience._blocks.attempts import AsyncAttempts, Attempt, SyncAttempts
 from resilience._blocks.limit import TimeoutBlock
 from resilience._blocks.place import place_of_caller
 from resilience._blocks.slot import BulkheadBlock, own_bulkhead
-from resilience._compose import caller, decorate, kind_of
+from resilience._compose import COMPOSED, caller, decorate, sort_of
 from resilience._core.checks import Faults
-from resilience._marks import is_idempotent, is_uninterruptible, worker_limit
 from resilience._policies.classifying import classify_with
 from resilience._policies.guard import GuardKit
-from resilience._registry import current_registry
-from resilience._settings import BreakerPolicy, BulkheadPolicy, Policy, RetryPolicy, TimeoutPolicy
+from resilience._registry import Registry, current_registry
+from resilience._settings import BreakerPolicy, BulkheadPolicy, Policy, RetryPolicy, TimeoutPolicy, one_of_each
 from resilience.catalogue import default_classifier
 
 if TYPE_CHECKING:
@@ -220,18 +219,28 @@ class Bulkhead(BulkheadPolicy):
 class PolicySet:
     """Several policies as one reusable value; made by `compose(...)`."""
 
-    __slots__ = ("_calls", "policies")
+    __slots__ = ("_calls", "_own", "_unnamed", "policies")
 
     def __init__(self, policies: tuple[Policy, ...]) -> None:
         self.policies = policies
-        self._calls: dict[tuple[object, ...], Any] = {}
+        self._calls: dict[tuple[object, ...], tuple[Registry, Any]] = {}
+        bulkhead = one_of_each(policies).bulkhead
+        self._unnamed = bulkhead if bulkhead is not None and bulkhead.name is None else None
+        self._own: dict[str, Any] = {}
 
     def __call__(self, fn: F, /) -> F:
         """Put all policies on a function."""
         return decorate(fn, *self.policies)  # type: ignore[no-any-return]  # the wrapper looks like the function
 
     def call(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call a function once under the policies, without decorating it."""
+        """Call a function once under the policies, without decorating it.
+
+        Names are looked up in the current registry; a bulkhead without a name is the set's
+        own, shared by all its calls. What a coroutine function returns is to be awaited.
+
+        Raises:
+            ConfigurationError: the function can't carry the policies, as when it is decorated.
+        """
         return self._caller(fn)(fn, *args, **kwargs)  # type: ignore[no-any-return]  # what fn returns
 
     async def acall(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -239,12 +248,15 @@ class PolicySet:
         return await self._caller(fn)(fn, *args, **kwargs)  # type: ignore[no-any-return]  # what fn returns
 
     def _caller(self, fn: Any) -> Any:
-        """One assembled caller for all functions of a sort, so that all calls share a bulkhead without a name."""
-        sort = (kind_of(fn, self.policies), is_idempotent(fn), is_uninterruptible(fn), worker_limit(fn))
+        """One assembled caller for all functions of a sort."""
+        registry = current_registry()
+        sort = sort_of(fn, self.policies)
         found = self._calls.get(sort)
-        if found is None:
-            found = self._calls[sort] = caller(self.policies, fn)
-        return found
+        if found is None or found[0] is not registry:
+            unnamed = self._unnamed
+            own = None if unnamed is None else own_bulkhead(self._own, unnamed, COMPOSED, registry)
+            found = self._calls[sort] = registry, caller(self.policies, fn, own)
+        return found[1]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PolicySet, (self.policies,)
