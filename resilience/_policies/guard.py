@@ -9,6 +9,8 @@ to be judged) gets an object of its own.
 from __future__ import annotations
 
 import sys
+from collections import deque
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -113,11 +115,14 @@ _NOWHERE = _Nowhere()
 class ClosedBlock(Block):
     """The one object for all blocks of a closed episode."""
 
-    __slots__ = ("_circuit", "_kit", "_permit", "_ticks", "episode")
+    __slots__ = ("_careful", "_circuit", "_kit", "_permit", "_probes", "_ticks", "episode")
 
     def __init__(self, kit: GuardKit, episode: int) -> None:
         self.episode = episode
         self._kit = kit
+        # Whether some use had a block of its own: from then on every use has, so that none leaves another's.
+        self._careful = False
+        self._probes: deque[OwnBlock] = deque(maxlen=_MOST_KEPT)
         # A window wants to know when a success came, which a tick does not tell.
         self._circuit: Circuit | _Nowhere = _NOWHERE if kit.breaker.config.trip.windowed else kit.circuit
         self._ticks = kit.circuit.totals.successes.ticks
@@ -130,16 +135,20 @@ class ClosedBlock(Block):
         return self._enter_with_care()
 
     def _enter_with_care(self) -> Permit:
-        if self._kit.circuit.closed_windowed == self.episode and _here() is None and _deadline() is None:
+        plain = not self._careful and self._kit.circuit.closed_windowed == self.episode
+        if plain and _here() is None and _deadline() is None:
             return self._permit
         # Inside an except block, under a deadline, or kept beyond its episode: this use needs a memory.
         block = OwnBlock(self._kit)
         permit = block.__enter__()
-        # From now on every use of this object looks whether it has a block of its own; others get a new one.
-        self._circuit = _NOWHERE
+        # From now on every use of this object has one; others get a new object.
+        self._circuit, self._careful = _NOWHERE, True
         if self._kit.block is self:
             self._kit.block = ClosedBlock(self._kit, self.episode)
-        _KEPT.set((*_KEPT.get(), (self, block)))
+        if permit.probe:
+            self._probes.append(block)
+        # Those that were left elsewhere stay here, where nobody can take them away: only the latest are kept.
+        _KEPT.set((*_KEPT.get()[1 - _MOST_KEPT :], (self, block)))
         return permit
 
     def __exit__(
@@ -153,17 +162,40 @@ class ClosedBlock(Block):
     def _leave_with_care(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        kept = _KEPT.get()
-        if kept and kept[-1][0] is self:
-            # This use was given a block of its own.
-            _KEPT.set(kept[:-1])
-            kept[-1][1].__exit__(kind, error, trace)
+        own = self._take_kept() or self._take_probe()
+        if own is not None:
+            own.__exit__(kind, error, trace)
         elif error is None:
             self._kit.breaker.record(self.episode, Verdict.SUCCESS)
         else:
             _report_error(self._kit, Permit(self.episode), error, None, None)
 
+    def _take_kept(self) -> OwnBlock | None:
+        """The block that this use was given of its own, unless it was entered in another context."""
+        kept = _KEPT.get()
+        for place in range(len(kept) - 1, -1, -1):
+            shared, block = kept[place]
+            if shared is self:
+                _KEPT.set((*kept[:place], *kept[place + 1 :]))
+                # A task that was started inside has inherited it, and may have been the one that left it.
+                return block if block.entered else None
+        return None
 
+    def _take_probe(self) -> OwnBlock | None:
+        """The block of a probe that was entered in another context.
+
+        Else its probe would be lost, and a circuit whose every probe is lost never closes. In the
+        episode of this object there is none; a use that has lasted since then is no reason to do without.
+        """
+        for _ in range(len(self._probes)):
+            with suppress(IndexError):
+                block = self._probes.popleft()
+                if block.entered:
+                    return block
+        return None
+
+
+_MOST_KEPT = 16
 _KEPT: ContextVar[tuple[tuple[ClosedBlock, OwnBlock], ...]] = ContextVar("resilience_kept_guards", default=())
 
 
@@ -178,6 +210,11 @@ class OwnBlock(Block):
         self._handled = _here()
         self._started: float | None = None
         self._fault: Fault | None = None
+
+    @property
+    def entered(self) -> bool:
+        """Whether somebody is inside."""
+        return bool(self._permits)
 
     def __enter__(self) -> Permit:
         kit = self._kit
@@ -198,7 +235,10 @@ class OwnBlock(Block):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        permit = self._permits.pop()
+        try:
+            permit = self._permits.pop()
+        except IndexError:
+            return  # somebody else has left it meanwhile
         if permit.probe:
             unmark_probe(permit)
         if error is not None:

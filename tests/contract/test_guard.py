@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import threading
 
 import pytest
@@ -17,7 +18,9 @@ from resilience import (
     FaultKind,
     OnOpen,
     breaker,
+    timeout,
 )
+from resilience._policies import guard as guard_module
 
 CLOSED, OPEN, HALF_OPEN = CircuitState.CLOSED, CircuitState.OPEN, CircuitState.HALF_OPEN
 DOWN = FaultKind.TRANSIENT
@@ -499,4 +502,177 @@ def test_exitstack(registry, ticking, config):
     ref = breaker("api", config)
     with contextlib.ExitStack() as stack:
         assert stack.enter_context(ref.guard())
+    assert 1 == ref.status().successes_total
+
+
+# ---------------------------------------------------------------------------------------------- left elsewhere
+def left_elsewhere(guard, error=None, context=None):
+    """Leave a block as another task does: in a context of its own, or in the one that is given."""
+    (context or contextvars.copy_context()).run(guard.__exit__, type(error) if error else None, error, None)
+
+
+def entered_in(context, guard):
+    return context.run(guard.__enter__)
+
+
+def test_probe_of_a_kept_guard_left_in_another_task(registry, ticking, config):
+    """I7: a program that keeps its guard, and leaves it elsewhere each time, gets its circuit closed again."""
+    ref = breaker("api", config)
+    guard = ref.guard()
+    trip(ref.breaker)
+    ticking.advance(30)
+    entered_in(contextvars.Context(), guard)
+    left_elsewhere(guard, context=contextvars.Context())
+
+    assert CLOSED is ref.state
+    assert 1 == ref.status().probes_succeeded
+
+
+def test_two_probes_of_a_kept_guard_left_in_other_tasks(registry, ticking):
+    """Each leaves one of them, whichever it is."""
+    ref = breaker("api", BreakerConfig(Consecutive(2), cooldown=30, half_open_probes=2, half_open_successes=2))
+    guard = ref.guard()
+    trip(ref.breaker)
+    ticking.advance(30)
+    mine = contextvars.Context()
+    entered_in(mine, guard)
+    entered_in(contextvars.Context(), guard)
+    left_elsewhere(guard, context=contextvars.Context())
+    left_elsewhere(guard, context=mine)
+
+    assert (CLOSED, 2) == (ref.state, ref.status().probes_succeeded)
+
+
+def test_probe_of_a_kept_guard_is_left_once(registry, ticking, config):
+    """Where it was left in its own context, a late use of the same object finds nothing to leave."""
+    ref = breaker("api", config)
+    guard = ref.guard()
+    late = contextvars.Context()
+    entered_in(late, guard)
+    trip(ref.breaker)
+    ticking.advance(30)
+    with guard:
+        pass
+    left_elsewhere(guard, ConnectionError("late"), late)
+
+    assert (CLOSED, 1) == (ref.state, ref.status().probes_succeeded)
+
+
+def test_late_block_of_a_kept_guard_beside_no_probe(registry, ticking, config):
+    """Without a probe of its own such an object reports what is late as late."""
+    ref = breaker("api", config)
+    guard = ref.guard()
+    guard.__enter__()
+    trip(ref.breaker)
+    ticking.advance(30)
+    with ref.guard():
+        left_elsewhere(guard, context=contextvars.Context())
+        assert HALF_OPEN is ref.state
+    assert CLOSED is ref.state
+
+
+def test_guard_under_a_deadline_left_in_another_task(registry, ticking, config):
+    """What a block leaves behind where it was entered is not taken for that of a later one."""
+    ref = breaker("api", config)
+    guard = ref.guard()
+    here = contextvars.Context()
+
+    def enter_twice():
+        with timeout(30).guard():
+            guard.__enter__()
+        left_elsewhere(guard, context=contextvars.Context())
+        with timeout(30).guard():
+            guard.__enter__()
+        guard.__exit__(None, None, None)
+        return guard_module._KEPT.get()
+
+    left_behind = here.run(enter_twice)
+
+    assert 2 == ref.status().successes_total
+    assert len(left_behind) <= 1
+
+
+def test_guards_that_are_not_left_in_turn(registry, ticking, config):
+    """As generators may do: each finds what it was given, and a probe is settled by its own block."""
+    ref, other = breaker("api", config), breaker("other", config)
+    first, second = ref.guard(), other.guard()
+    trip(ref.breaker)
+    ticking.advance(30)
+    with timeout(30).guard():
+        first.__enter__()
+        second.__enter__()
+    first.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+
+    assert (CLOSED, 1) == (ref.state, other.status().successes_total)
+    assert () == guard_module._KEPT.get()
+
+
+def test_guard_that_was_inherited_and_left_by_a_child(registry, ticking, config):
+    """The child finds the block; the parent, which has it still in its own context, does not leave it again."""
+    ref = breaker("api", config)
+    guard = ref.guard()
+
+    def parent():
+        with timeout(30).guard():
+            guard.__enter__()
+            child = contextvars.copy_context()
+        left_elsewhere(guard, context=child)
+        with guard:
+            pass
+        guard.__enter__()
+        left_elsewhere(guard, context=child)
+
+    contextvars.copy_context().run(parent)
+
+    assert 3 == ref.status().successes_total
+
+
+def test_child_inside_a_kept_guard_has_a_use_of_its_own(registry, ticking, config):
+    """It does not leave its parent's."""
+    ref = breaker("api", config)
+    guard = ref.guard()
+
+    def child():
+        with guard:
+            pass
+
+    try:
+        raise LookupError
+    except LookupError:
+        guard.__enter__()
+        context = contextvars.copy_context()
+    thread = threading.Thread(target=context.run, args=(child,))
+    thread.start()
+    thread.join(5)
+    between = ref.status().successes_total
+    guard.__exit__(None, None, None)
+
+    assert (1, 2) == (between, ref.status().successes_total)
+
+
+def test_context_does_not_collect_guards_that_are_left_elsewhere(registry, ticking, config):
+    """However many are entered in it."""
+    ref = breaker("api", config)
+
+    def server():
+        with timeout(30).guard():
+            for _ in range(100):
+                guard = ref.guard()
+                guard.__enter__()
+                left_elsewhere(guard, context=contextvars.Context())
+        return len(guard_module._KEPT.get())
+
+    assert contextvars.copy_context().run(server) <= 16
+    assert 100 == ref.status().successes_total
+
+
+def test_own_block_is_left_once(registry, ticking, config):
+    """Whoever leaves it a second time does nothing."""
+    ref = breaker("api", config, classify_result=lambda value: None)
+    guard = ref.guard()
+    with guard:
+        pass
+    guard.__exit__(None, None, None)
+
     assert 1 == ref.status().successes_total
