@@ -25,14 +25,13 @@ if TYPE_CHECKING:
 
 def own_bulkhead(kept: dict[str, Any], policy: BulkheadPolicy, label: str, registry: Registry) -> SharedBulkhead:
     """The bulkhead of a policy without a name, for all blocks or calls of the value that it is kept with."""
-    found: SharedBulkhead | None = kept.get("_own_bulkhead")
-    if found is None:
+    if "_own_bulkhead" not in kept:
         config = policy.config
         assert config is not None, "a bulkhead without a name has its size"
         # Of those that come first together one is first, and the others find its bulkhead.
         made = SharedBulkhead(label, config.max_in_flight, config.longest_line, registry)
-        found = kept.setdefault("_own_bulkhead", made)
-        registry.watch_fork(found)
+        registry.watch_fork(kept.setdefault("_own_bulkhead", made))
+    found: SharedBulkhead = kept["_own_bulkhead"]
     return found
 
 

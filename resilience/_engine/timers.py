@@ -151,8 +151,8 @@ class BlockExpiry(Expiry):
 
     def _settle(self, task: asyncio.Task[Any]) -> bool:
         handle, self._handle = self._handle, None
-        if handle is not None:
-            handle.cancel()
+        assert handle is not None, "a block is left once"
+        handle.cancel()
         return self.fired and is_ours(self.deadline, task)
 
 

@@ -13,9 +13,11 @@ from datetime import timedelta
 from typing import TypeVar, assert_type, overload
 
 from resilience import (
+    Attempt,
     BreakerConfig,
     BreakerRef,
     Bulkhead,
+    BulkheadBlock,
     CircuitBreaker,
     CircuitState,
     Description,
@@ -27,6 +29,7 @@ from resilience import (
     RetryBudget,
     RetryBudgetStatus,
     Timeout,
+    TimeoutBlock,
     breaker,
     bulkhead,
     compose,
@@ -213,6 +216,47 @@ async def async_block() -> None:
         assert_type(permit.bypassed, bool)
     async with default_registry().breaker("typed").guard(OnOpen.BYPASS) as permit:
         assert_type(permit, Permit)
+
+
+def repeated() -> str:
+    for attempt in retry(3):
+        assert_type(attempt, Attempt)
+        with attempt as inside:
+            assert_type(inside, Attempt)
+            assert_type(inside.number, int)
+            return "inside"
+    return "a block may swallow its exception, and a checker does not know that the last one leaves"
+
+
+async def repeated_later() -> None:
+    async for attempt in retry(3):
+        assert_type(attempt, Attempt)
+        async with attempt as inside:
+            assert_type(inside, Attempt)
+    for _ in timeout(5):  # type: ignore[attr-defined]
+        pass
+
+
+def limited() -> str:
+    with timeout(5).guard() as block:
+        assert_type(block, TimeoutBlock)
+        assert_type(block.expired, bool)
+        return "inside"
+    return "a block lets exceptions through"  # type: ignore[unreachable]
+
+
+async def limited_later() -> str:
+    async with timeout(5).guard() as block, bulkhead("typed").guard() as slot:
+        assert_type(block, TimeoutBlock)
+        assert_type(slot, BulkheadBlock)
+        return "inside" if slot else "bypassed"
+
+
+def with_a_slot() -> str:
+    with bulkhead(max_in_flight=2).guard() as slot:
+        assert_type(slot, BulkheadBlock)
+        return "inside"
+    return "a block lets exceptions through"  # type: ignore[unreachable]
 
 
 # ---------------------------------------------------------------------------------------------- the rest
