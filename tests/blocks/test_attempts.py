@@ -607,6 +607,24 @@ def test_a_block_that_is_left_in_another_task(registry, down):
     assert [True, False] == seen
 
 
+def test_a_block_that_is_left_inside_somebodys_repeat(registry, down):
+    """That one goes on being a repeat."""
+    attempts = iter(retry(3, wait=0))
+    with next(attempts):
+        raise down()
+    attempt = next(attempts)
+    contextvars.copy_context().run(attempt.__enter__)
+
+    @retry(2, wait=0, idempotent=True)
+    def outer():
+        if not is_repeating():
+            raise down()
+        attempt.__exit__(None, None, None)
+        return is_repeating()
+
+    assert outer() is True
+
+
 def test_a_mark_that_is_there_already_stays(registry, down):
     """A later attempt that is entered inside somebody's second attempt sets none, and takes none away."""
     attempts = iter(retry(3, wait=0))
@@ -668,6 +686,19 @@ def test_nothing_outlives_the_loop(repeat, no_gc, ending, policy):
     call()
 
     assert [None, None] == [reference() for reference in alive]
+
+
+def test_a_strategy_that_remembers_keeps_no_exception(repeat, failing, down):
+    """What it was shown is emptied."""
+    states = []
+
+    def wait(state):
+        states.append((state, type(state.outcome.exception())))
+        return 0.0
+
+    repeat(retry(2, wait=wait), failing(down(), "fine"))
+
+    assert [(None, ConnectionError)] == [(state.outcome.exception(), seen) for state, seen in states]
 
 
 def test_what_was_being_handled_is_not_kept(registry, no_gc):

@@ -132,6 +132,17 @@ def test_a_block_that_ended_in_time_stays_so(inside, clock):
     assert (False, False) == (before, block.expired)
 
 
+def test_a_guard_that_is_used_again(inside, clock):
+    """Tells of its last use."""
+    block = timeout(5).guard()
+    inside(block, lambda block: None)
+
+    with block:
+        early = block.expired
+        clock.advance(5)
+        assert (False, True) == (early, block.expired)
+
+
 def test_a_plain_block_in_async_code(registry, clock):
     """It is the plain kind: nobody is cancelled."""
 
@@ -306,17 +317,49 @@ def test_a_block_that_is_left_in_another_task(registry, clock):
     assert (None, True, None, 0) == asyncio.run(main())
 
 
-def test_a_cancel_where_a_block_is_left_is_not_its_timeout(registry, clock):
-    """Whoever leaves it was not interrupted by it."""
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_cancel_where_a_block_is_left_is_not_its_timeout(registry, clock, ended):
+    """Whoever leaves it was not interrupted by it, whatever became of the one that entered."""
 
     async def main():
-        block = timeout(5).guard()
-        await in_own_task(block.__aenter__())
-        clock.advance(6)
+        block, stay = timeout(5).guard(), asyncio.Event()
+        if ended:
+            stay.set()
+        task = asyncio.create_task(enter_and_stay(block, stay, []))
         await turns()
-        return await block.__aexit__(asyncio.CancelledError, asyncio.CancelledError(), None)
+        clock.advance(6)
+        left = await block.__aexit__(asyncio.CancelledError, asyncio.CancelledError(), None)
+        stay.set()
+        await task
+        return left
 
     assert asyncio.run(main()) is None
+
+
+def test_a_limit_whose_task_has_ended_is_no_evidence(registry, clock):
+    """P17: it interrupts nobody any more, so what somebody else cancels inside is the caller's doing."""
+    ref = breaker("provider", BreakerConfig(Consecutive(3)))
+
+    async def guarded():
+        async with ref.guard():
+            await hang()
+
+    async def main():
+        tasks = []
+
+        async def enter():
+            await timeout(5).guard().__aenter__()
+            tasks.append(asyncio.create_task(guarded()))
+            await turns()
+
+        await in_own_task(enter())
+        clock.advance(5)
+        await turns()
+        tasks[0].cancel()
+        await asyncio.wait(tasks)
+
+    asyncio.run(main())
+    assert 0 == ref.status().failures_total
 
 
 async def enter_and_stay(block, stay, log):
@@ -388,9 +431,11 @@ def test_a_block_that_is_left_in_another_thread(registry, clock):
         thread = threading.Thread(target=leave)
         thread.start()
         thread.join(5)
+        await turns()
+        timers_left = clock.pending
         clock.advance(6)
         await turns()
-        return seen, asyncio.current_task().cancelling(), clock.pending, remaining()
+        return seen, asyncio.current_task().cancelling(), timers_left, remaining()
 
     assert ([None], 0, 0, None) == asyncio.run(main())
 

@@ -22,8 +22,10 @@ from resilience import (
     timeout,
     use_registry,
 )
+from resilience._blocks import slot
 from resilience._clock import SYSTEM_CLOCK
 from resilience._core.events import BulkheadRejected, Bypassed
+from resilience._policies.bulkhead import SharedBulkhead
 from resilience.testing import use_clock
 
 
@@ -61,10 +63,10 @@ def test_a_block_that_fails_gives_the_slot_back(inside, pool):
 def test_a_full_bulkhead_refuses(inside, pool, told):
     """The block is not entered, and the guard can be entered later."""
     block = bulkhead("pool").guard()
-    slot = pool.take()
+    held = pool.take()
     with pytest.raises(BulkheadFullError, match="'pool' is full"):
         inside(block, lambda block: pytest.fail("there is no slot"))
-    pool.give(slot)
+    pool.give(held)
 
     assert "inside" == inside(block, lambda block: "inside")
     assert [BulkheadRejected(name="pool", waited=False).waited] == [event.waited for event in told]
@@ -73,11 +75,11 @@ def test_a_full_bulkhead_refuses(inside, pool, told):
 
 def test_a_bypassed_block_is_false(inside, pool, told):
     """It can't be skipped: who asks it knows, and an event tells."""
-    slot = pool.take()
-    held = inside(bulkhead("pool", on_reject=OnReject.BYPASS).guard(), lambda block: (bool(block), pool.in_flight))
+    held = pool.take()
+    seen = inside(bulkhead("pool", on_reject=OnReject.BYPASS).guard(), lambda block: (bool(block), pool.in_flight))
 
-    assert (False, 1) == held
-    pool.give(slot)
+    assert (False, 1) == seen
+    pool.give(held)
     assert 0 == pool.in_flight
     assert [BulkheadRejected, Bypassed] == [type(event) for event in told]
     assert ("bulkhead", "pool") == (told[1].by, told[1].name)
@@ -136,6 +138,22 @@ def test_the_first_block_of_a_value_without_a_name(registry, together):
     together(8, visit)
 
     assert 3 == len(entered)
+
+
+def test_a_first_block_that_comes_between(registry, monkeypatch):
+    """Another thread makes the bulkhead at the same moment: the first one is everybody's."""
+    policy = bulkhead(max_in_flight=1)
+    between = []
+
+    def made(*args):
+        between.append(None)
+        if len(between) == 1:
+            policy.guard().__enter__()
+        return SharedBulkhead(*args)
+
+    monkeypatch.setattr(slot, "SharedBulkhead", made)
+    with pytest.raises(BulkheadFullError):
+        policy.guard().__enter__()
 
 
 def test_what_was_pickled_has_a_cap_of_its_own(registry):
@@ -199,7 +217,7 @@ def test_a_block_that_waits_in_a_thread(registry, pool):
 
 def test_a_wait_that_was_for_nothing(registry, pool, clock, told):
     """It ends with the site's patience; the refusal tells that it waited."""
-    slot = pool.take()
+    held = pool.take()
 
     async def main():
         block = bulkhead("pool", wait=5).guard()
@@ -212,7 +230,7 @@ def test_a_wait_that_was_for_nothing(registry, pool, clock, told):
 
     assert (0, 0) == asyncio.run(main())
     assert [True] == [event.waited for event in told]
-    pool.give(slot)
+    pool.give(held)
     assert 0 == pool.in_flight
 
 
@@ -234,7 +252,7 @@ def test_a_wait_is_bounded_by_the_deadline_around(registry, pool, clock):
 @pytest.mark.parametrize("granted", [False, True])
 def test_entering_that_is_cancelled(registry, pool, granted):
     """Whether or not the slot has been granted meanwhile: it is free again, and the guard can be entered."""
-    slot = pool.take()
+    held = pool.take()
 
     async def main():
         block = bulkhead("pool", wait=5).guard()
@@ -242,10 +260,10 @@ def test_entering_that_is_cancelled(registry, pool, granted):
         await turns()
         task.cancel()
         if granted:
-            pool.give(slot)
+            pool.give(held)
         await asyncio.wait([task])
         if not granted:
-            pool.give(slot)
+            pool.give(held)
         async with block:
             return task.cancelled(), pool.in_flight, pool.waiting
 
