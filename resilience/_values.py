@@ -8,7 +8,7 @@ from resilience._blocks.attempts import AsyncAttempts, Attempt, SyncAttempts
 from resilience._blocks.limit import TimeoutBlock
 from resilience._blocks.place import place_of_caller
 from resilience._blocks.slot import BulkheadBlock, own_bulkhead
-from resilience._compose import COMPOSED, caller, decorate, sort_of
+from resilience._compose import caller, decorate, sort_of
 from resilience._core.checks import Faults
 from resilience._policies.classifying import classify_with
 from resilience._policies.guard import GuardKit
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
     from typing import ParamSpec
 
+    from resilience._blocks.place import Place
     from resilience._core.report import BreakerStatus
+    from resilience._policies.bulkhead import SharedBulkhead
     from resilience._policies.circuit_breaker import CircuitBreaker
     from resilience._policies.guard import Block
     from resilience._words import CircuitState
@@ -156,15 +158,20 @@ class Timeout(TimeoutPolicy):
             >>> block.expired
             False
         """
+        others = self.per_attempt, self.first_item, self.idle, self.pass_as
+        if self.budget is None or others != (None, None, None, None):
+            self._refuse_block()
+        assert self.budget is not None, "that is one of the faults"
+        return TimeoutBlock(self.budget, self.counts, place_of_caller(current_registry()))
+
+    def _refuse_block(self) -> None:
         faults = Faults()
         if self.budget is None:
             faults.say("budget must be given for guard(): it is the only limit of a block")
         for name, cure in _NO_BLOCK.items():
-            if getattr(self, name, None) is not None:
+            if getattr(self, name) is not None:
                 faults.add(name, getattr(self, name), f"left out for guard(): {cure}")
         faults.raise_any()
-        assert self.budget is not None, "that is one of the faults"
-        return TimeoutBlock(self.budget, self.counts, place_of_caller(current_registry()))
 
 
 _NO_BLOCK = {
@@ -209,11 +216,16 @@ class Bulkhead(BulkheadPolicy):
             faults.raise_any()
         registry = self.registry or current_registry()
         place = place_of_caller(registry)
+        return BulkheadBlock(self._shared(registry, place), self.wait, self.on_reject, place)
+
+    def _shared(self, registry: Registry, place: Place) -> SharedBulkhead:
+        """The bulkhead of this value's blocks; kept with it as long as the name means the same one."""
         if self.name is None:
-            shared = own_bulkhead(self.__dict__, self, place.label, registry)
-        else:
-            shared = registry.bulkhead(self.name, self.config)
-        return BulkheadBlock(shared, self.wait, self.on_reject, place)
+            return own_bulkhead(self.__dict__, self, place, registry)
+        kept: tuple[Registry, SharedBulkhead] | None = self.__dict__.get("_bulkhead")
+        if kept is None or kept[0] is not registry:
+            kept = self.__dict__["_bulkhead"] = registry, registry.bulkhead(self.name, self.config)
+        return kept[1]
 
 
 class PolicySet:
@@ -254,7 +266,7 @@ class PolicySet:
         found = self._calls.get(sort)
         if found is None or found[0] is not registry:
             unnamed = self._unnamed
-            own = None if unnamed is None else own_bulkhead(self._own, unnamed, COMPOSED, registry)
+            own = None if unnamed is None else own_bulkhead(self._own, unnamed, None, registry)
             found = self._calls[sort] = registry, caller(self.policies, fn, own)
         return found[1]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from resilience._compose import COMPOSED
 from resilience._engine.world_sync import SyncWorld, run
 from resilience._policies.bulkhead import BulkheadLayers, SharedBulkhead
 from resilience._site import Call
@@ -23,12 +24,18 @@ if TYPE_CHECKING:
     from resilience._site import World
 
 
-def own_bulkhead(kept: dict[str, Any], policy: BulkheadPolicy, label: str, registry: Registry) -> SharedBulkhead:
-    """The bulkhead of a policy without a name, for all blocks or calls of the value that it is kept with."""
+def own_bulkhead(
+    kept: dict[str, Any], policy: BulkheadPolicy, place: Place | None, registry: Registry
+) -> SharedBulkhead:
+    """The bulkhead of a policy without a name, for all blocks or calls of the value that it is kept with.
+
+    It is named by the place of its first block; for the calls of a composed set there is none.
+    """
     if "_own_bulkhead" not in kept:
         config = policy.config
         assert config is not None, "a bulkhead without a name has its size"
         # Of those that come first together one is first, and the others find its bulkhead.
+        label = COMPOSED if place is None else place.label
         made = SharedBulkhead(label, config.max_in_flight, config.longest_line, registry)
         registry.watch_fork(kept.setdefault("_own_bulkhead", made))
     found: SharedBulkhead = kept["_own_bulkhead"]
