@@ -155,6 +155,11 @@ class AttemptLoop:
         finally:
             outcome.discard()
 
+    def __del__(self) -> None:
+        # Never left: dropped, or interrupted by a signal on the way in. No variable is set in a finaliser.
+        if self._repeat is not None:
+            self._repeat.active = False
+
     def __reduce__(self) -> NoReturn:
         raise TypeError("a loop of attempts is under way here: it can't be pickled")
 

@@ -118,6 +118,11 @@ class TimeoutBlock:
         self._left_at = self._place.registry.now()
         self._entry.append(True)
 
+    def __del__(self) -> None:
+        # Never left: dropped, or interrupted by a signal on the way in. No variable is set in a finaliser.
+        if self._deadline is not None:
+            self._deadline.left = True
+
     def __repr__(self) -> str:
         return f"<TimeoutBlock {self.seconds:g} s{', entered' if not self._entry else ''}>"
 

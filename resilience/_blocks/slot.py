@@ -132,6 +132,11 @@ class BulkheadBlock:
             self._bulkhead.give(slot)
         self._entry.append(True)
 
+    def __del__(self) -> None:
+        # Never left: dropped, or interrupted by a signal on the way in.
+        if self._slots:
+            self._end()
+
     def __repr__(self) -> str:
         return f"<BulkheadBlock {self._bulkhead.name!r}{', inside' if self else ''}>"
 

@@ -625,6 +625,20 @@ def test_a_block_that_is_left_inside_somebodys_repeat(registry, down):
     assert outer() is True
 
 
+def test_an_attempt_that_is_never_left(registry, no_gc, down):
+    """Is over when nobody can leave it any more."""
+    attempts = iter(retry(3, wait=0))
+    with next(attempts):
+        raise down()
+    context = contextvars.copy_context()
+    attempt = next(attempts)
+    context.run(attempt.__enter__)
+    before = context.run(is_repeating)
+    del attempts, attempt
+
+    assert (True, False) == (before, context.run(is_repeating))
+
+
 def test_a_mark_that_is_there_already_stays(registry, down):
     """A later attempt that is entered inside somebody's second attempt sets none, and takes none away."""
     attempts = iter(retry(3, wait=0))

@@ -345,10 +345,10 @@ def test_a_limit_whose_task_has_ended_is_no_evidence(registry, clock):
             await hang()
 
     async def main():
-        tasks = []
+        tasks, block = [], timeout(5).guard()
 
         async def enter():
-            await timeout(5).guard().__aenter__()
+            await block.__aenter__()
             tasks.append(asyncio.create_task(guarded()))
             await turns()
 
@@ -557,6 +557,26 @@ def test_a_coroutine_that_is_closed_inside(registry, clock):
         return clock.pending
 
     assert 0 == asyncio.run(main())
+
+
+@pytest.mark.parametrize("form", ["with", "async with"])
+def test_a_block_that_is_never_left(registry, clock, no_gc, form):
+    """Is over when nobody can leave it any more: nobody is cancelled by it, and nothing inside is bounded."""
+
+    async def main():
+        block = timeout(5).guard()
+        if form == "with":
+            block.__enter__()
+        else:
+            await block.__aenter__()
+        before = remaining()
+        del block
+        after = remaining()
+        clock.advance(6)
+        await turns()
+        return before, after, asyncio.current_task().cancelling()
+
+    assert (5.0, None, 0) == asyncio.run(main())
 
 
 # ---------------------------------------------------------------------------------------------- bad input

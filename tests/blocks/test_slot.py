@@ -148,7 +148,8 @@ def test_a_first_block_that_comes_between(registry, monkeypatch):
     def made(*args):
         between.append(None)
         if len(between) == 1:
-            policy.guard().__enter__()
+            between.append(policy.guard())
+            between[-1].__enter__()
         return SharedBulkhead(*args)
 
     monkeypatch.setattr(slot, "SharedBulkhead", made)
@@ -335,6 +336,20 @@ def test_fixtures_made_of_generators(registry, pool):
     assert 1 == next(generator)
     del generator
     assert 0 == pool.in_flight
+
+
+def test_a_block_that_is_never_left(registry, pool, no_gc):
+    """Gives its slot back when nobody can leave it any more, and lets the next one in."""
+
+    async def main():
+        block = bulkhead("pool").guard()
+        await block.__aenter__()
+        waiting = asyncio.create_task(bulkhead("pool", wait=5).guard().__aenter__())
+        await turns()
+        del block
+        return bool(await waiting), pool.in_flight
+
+    assert (True, 1) == asyncio.run(main())
 
 
 def test_a_block_is_left_once(registry, pool):
