@@ -9,8 +9,6 @@ to be judged) gets an object of its own.
 from __future__ import annotations
 
 import sys
-from collections import deque
-from contextlib import suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -122,7 +120,7 @@ class ClosedBlock(Block):
         self._kit = kit
         # Whether some use had a block of its own: from then on every use has, so that none leaves another's.
         self._careful = False
-        self._probes: deque[OwnBlock] = deque(maxlen=_MOST_KEPT)
+        self._probes: tuple[OwnBlock, ...] = ()
         # A window wants to know when a success came, which a tick does not tell.
         self._circuit: Circuit | _Nowhere = _NOWHERE if kit.breaker.config.trip.windowed else kit.circuit
         self._ticks = kit.circuit.totals.successes.ticks
@@ -146,9 +144,8 @@ class ClosedBlock(Block):
         if self._kit.block is self:
             self._kit.block = ClosedBlock(self._kit, self.episode)
         if permit.probe:
-            self._probes.append(block)
-        # Those that were left elsewhere stay here, where nobody can take them away: only the latest are kept.
-        _KEPT.set((*_KEPT.get()[1 - _MOST_KEPT :], (self, block)))
+            self._probes = _still_entered(self._probes, block)
+        _keep(self, block)
         return permit
 
     def __exit__(
@@ -162,7 +159,9 @@ class ClosedBlock(Block):
     def _leave_with_care(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        own = self._take_kept() or self._take_probe()
+        # A probe that was entered in another context would else be lost, and a circuit whose every probe is lost
+        # never closes. In the episode of this object there is none; a use that has lasted since then has to bear it.
+        own = _take_kept(self) or _first_entered(self._probes)
         if own is not None:
             own.__exit__(kind, error, trace)
         elif error is None:
@@ -170,43 +169,52 @@ class ClosedBlock(Block):
         else:
             _report_error(self._kit, Permit(self.episode), error, None, None)
 
-    def _take_kept(self) -> OwnBlock | None:
-        """The block that this use was given of its own, unless it was entered in another context."""
-        kept = _KEPT.get()
-        for place in range(len(kept) - 1, -1, -1):
-            shared, block = kept[place]
-            if shared is self:
-                _KEPT.set((*kept[:place], *kept[place + 1 :]))
-                # A task that was started inside has inherited it, and may have been the one that left it.
-                return block if block.entered else None
-        return None
-
-    def _take_probe(self) -> OwnBlock | None:
-        """The block of a probe that was entered in another context.
-
-        Else its probe would be lost, and a circuit whose every probe is lost never closes. In the
-        episode of this object there is none; a use that has lasted since then is no reason to do without.
-        """
-        for _ in range(len(self._probes)):
-            with suppress(IndexError):
-                block = self._probes.popleft()
-                if block.entered:
-                    return block
-        return None
-
 
 _MOST_KEPT = 16
-_KEPT: ContextVar[tuple[tuple[ClosedBlock, OwnBlock], ...]] = ContextVar("resilience_kept_guards", default=())
+_KEPT: ContextVar[tuple[tuple[Block, OwnBlock], ...]] = ContextVar("resilience_kept_guards", default=())
+
+
+def _keep(shared: Block, block: OwnBlock) -> None:
+    """Remember the block that a use of `shared` was given of its own."""
+    # Those that were left elsewhere stay here, where nobody can take them away: only the latest are kept.
+    _KEPT.set((*_KEPT.get()[1 - _MOST_KEPT :], (shared, block)))
+
+
+def _take_kept(shared: Block) -> OwnBlock | None:
+    """The block that this use was given of its own, unless it was entered in another context."""
+    kept = _KEPT.get()
+    for place in range(len(kept) - 1, -1, -1):
+        if kept[place][0] is shared:
+            block = kept[place][1]
+            _KEPT.set((*kept[:place], *kept[place + 1 :]))
+            # A task that was started inside has inherited it, and may have been the one that left it.
+            return block if block.entered else None
+    return None
+
+
+def _still_entered(blocks: tuple[OwnBlock, ...], block: OwnBlock) -> tuple[OwnBlock, ...]:
+    """Those that nobody has left yet, and another one."""
+    # Of two threads that come at once one may be forgotten: its probe then ends with its lease.
+    return (*(known for known in blocks if known.entered), block)
+
+
+def _first_entered(blocks: tuple[OwnBlock, ...]) -> OwnBlock | None:
+    """One that nobody has left yet."""
+    return next((block for block in blocks if block.entered), None)
 
 
 class OwnBlock(Block):
-    """A block with a memory: its permit, when it began, what it was inside of."""
+    """A block with a memory: its permit, when it began, what it was inside of.
 
-    __slots__ = ("_fault", "_handled", "_kit", "_permits", "_started")
+    Entered again while it is in use, within itself or by another task, that use is given a block of its own.
+    """
+
+    __slots__ = ("_fault", "_handled", "_kit", "_others", "_permits", "_started")
 
     def __init__(self, kit: GuardKit) -> None:
         self._kit = kit
         self._permits: list[Permit] = []
+        self._others: tuple[OwnBlock, ...] = ()
         self._handled = _here()
         self._started: float | None = None
         self._fault: Fault | None = None
@@ -218,6 +226,12 @@ class OwnBlock(Block):
 
     def __enter__(self) -> Permit:
         kit = self._kit
+        if self._permits:
+            block = OwnBlock(kit)
+            permit = block.__enter__()
+            self._others = _still_entered(self._others, block)
+            _keep(self, block)
+            return permit
         breaker = kit.breaker
         answer = breaker.acquire()
         if not isinstance(answer, Permit):
@@ -235,6 +249,12 @@ class OwnBlock(Block):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        own = _take_kept(self)
+        if own is None and not self._permits:
+            own = _first_entered(self._others)
+        if own is not None:
+            own.__exit__(kind, error, trace)
+            return
         try:
             permit = self._permits.pop()
         except IndexError:
@@ -252,7 +272,8 @@ class OwnBlock(Block):
         judge = self._kit.judge_result
         if judge is None:
             return super().judge(value)
-        self._fault = fault_of_result(judge, value)
+        own = next((block for shared, block in reversed(_KEPT.get()) if shared is self), self)
+        own._fault = fault_of_result(judge, value)
         return value
 
 

@@ -676,3 +676,39 @@ def test_own_block_is_left_once(registry, ticking, config):
     guard.__exit__(None, None, None)
 
     assert 1 == ref.status().successes_total
+
+
+# ---------------------------------------------------------------------------------------------- one guard, several uses
+def test_late_block_does_not_leave_the_probe_of_another(registry, ticking, config):
+    """I3: a guard that was kept and is used by several tasks: what began before the trip decides nothing."""
+    ref = breaker("api", config, classify_result=lambda value: None)
+    guard = ref.guard()
+    early, probing = contextvars.Context(), contextvars.Context()
+    entered_in(early, guard)
+    trip(ref.breaker)
+    ticking.advance(30)
+    entered_in(probing, guard)
+    left_elsewhere(guard, context=early)
+    between = ref.state
+    left_elsewhere(guard, context=probing)
+
+    assert (HALF_OPEN, CLOSED) == (between, ref.state)
+
+
+def test_values_of_two_uses_are_judged_apart(registry, ticking):
+    """Each use has its own verdict, within itself and beside."""
+    ref = breaker("api", BreakerConfig(Consecutive(9)), classify_result=lambda value: DOWN if value == "bad" else None)
+    guard = ref.guard()
+    first, second = contextvars.Context(), contextvars.Context()
+    entered_in(first, guard)
+    entered_in(second, guard)
+    second.run(guard.judge, "bad")
+    left_elsewhere(guard, context=first)
+    between = ref.status().failures_total
+    left_elsewhere(guard, context=second)
+    with guard:
+        with guard:
+            guard.judge("bad")
+        nested = ref.status().failures_total
+
+    assert (0, 1, 2, 2) == (between, 1, nested, ref.status().failures_total)
