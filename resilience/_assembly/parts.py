@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from resilience._assembly.budgets import make_own_budget, refer_to_budget
 from resilience._assembly.fitting import place_of
 from resilience._engine import world_sync
 from resilience._engine.workers import WorkerPool
@@ -12,7 +13,6 @@ from resilience._policies.breaker import BreakerLayers
 from resilience._policies.bulkhead import BulkheadLayers, SharedBulkhead
 from resilience._policies.classifying import classify_with
 from resilience._policies.retry import RetryLayers
-from resilience._policies.retry_budget import BudgetReference, SharedRetryBudget
 from resilience._policies.timeout import TimeoutLayers
 from resilience._registry import Registry, current_registry
 from resilience._site import Site
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from resilience._core.order import Layer
-    from resilience._core.retry_budget import RetryBudget
     from resilience._engine.kinds import Kind
+    from resilience._policies.retry_budget import BudgetReference
     from resilience._settings import Given, RetryPolicy
 
 
@@ -131,24 +131,11 @@ class Parts:
         policy = self.given.retry
         if policy is None:
             return None
-        budget = None if policy.retry_budget is None else self._assemble_budget(policy.retry_budget)
+        home, label = self.home, self.site.label
+        budget = None
+        if policy.retry_budget is not None:
+            budget = refer_to_budget(policy.retry_budget, home, lambda given: make_own_budget(given, label, home))
         return bind_retry(policy, self.site, budget, None if self.breaker is None else self.breaker.stopped)
-
-    def _assemble_budget(self, given: RetryBudget | str) -> BudgetReference:
-        home = self.home
-        if isinstance(given, str):
-            reference = BudgetReference(lambda: home.retry_budget(given))
-            if home.get_retry_budget(given) is None:
-                return reference
-        elif (name := given.name) is not None:
-            reference = BudgetReference(lambda: home.retry_budget(name, given))
-        else:
-            own = SharedRetryBudget(self.site.label, given, home)
-            home.watch_clock(own)
-            home.watch_fork(own)
-            reference = BudgetReference(lambda: own)
-        reference.resolve()
-        return reference
 
     def _assemble_world(self, fn: Callable[..., Any], kind: Kind) -> Any:
         if kind.is_stream:

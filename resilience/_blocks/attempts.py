@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
+from resilience._assembly.budgets import make_own_budget, refer_to_budget
 from resilience._assembly.parts import bind_retry
 from resilience._context import RETRYING, Repeat, is_repeating
 from resilience._core.outcome import Outcome
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from resilience._blocks.place import Place
+    from resilience._core.retry_budget import RetryBudget
+    from resilience._policies.retry_budget import BudgetReference, SharedRetryBudget
     from resilience._settings import RetryPolicy
 
 _BETWEEN, _OFFERED, _INSIDE = range(3)
@@ -76,7 +79,7 @@ class Attempt:
 class AttemptLoop:
     """What `for` and `async for` share: all but the wait."""
 
-    __slots__ = ("_began", "_handled", "_idle", "_number", "_phase", "_place", "_policy", "_repeat", "_wait")
+    __slots__ = ("_began", "_budget", "_handled", "_idle", "_number", "_phase", "_place", "_policy", "_repeat", "_wait")
 
     def __init__(self, policy: RetryPolicy, place: Place) -> None:
         self._policy = policy
@@ -89,6 +92,7 @@ class AttemptLoop:
         self._began = 0.0
         self._handled: BaseException | None = None
         self._repeat: Repeat | None = None
+        self._budget = None if policy.retry_budget is None else _budget_of(policy, place)
 
     # ------------------------------------------------------------------------------------------------ the loop's turn
     def _next_wait(self) -> float | None:
@@ -124,6 +128,8 @@ class AttemptLoop:
         self._phase = _INSIDE
         if number == 1:
             self._handled = sys.exception()
+            if self._budget is not None:
+                self._budget.resolve().begin_call()
             if self._policy.stop is not None or callable(self._policy.wait):
                 self._began = self._place.registry.now()
         elif not is_repeating():
@@ -151,7 +157,9 @@ class AttemptLoop:
         call.attempt, call.handled = self._number, self._handled
         outcome = Outcome(None, error)
         try:
-            return bind_retry(self._policy, site).decide(call, outcome, self._number, self._began, self._idle)
+            return bind_retry(self._policy, site, self._budget).decide(
+                call, outcome, self._number, self._began, self._idle
+            )
         finally:
             outcome.discard()
 
@@ -162,6 +170,20 @@ class AttemptLoop:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a loop of attempts is under way here: it can't be pickled")
+
+
+def _budget_of(policy: RetryPolicy, place: Place) -> BudgetReference:
+    """The retry budget of all loops of a policy; one without a name is theirs alone, and kept with the value."""
+    assert policy.retry_budget is not None, "asked only where there is one"
+    kept = policy.__dict__
+
+    def find_own(given: RetryBudget) -> SharedRetryBudget:
+        if "_own_budget" not in kept:
+            kept.setdefault("_own_budget", make_own_budget(given, place.label, place.registry))
+        found: SharedRetryBudget = kept["_own_budget"]
+        return found
+
+    return refer_to_budget(policy.retry_budget, place.registry, find_own)
 
 
 class SyncAttempts(AttemptLoop):

@@ -17,6 +17,7 @@ from resilience import (
     BreakerConfig,
     FaultKind,
     Retry,
+    RetryBudget,
     breaker,
     bulkhead,
     detached,
@@ -201,6 +202,49 @@ def test_what_is_handled_inside_is_an_explanation(repeat):
         repeat(retry(3, wait=0), body)
 
     assert [1, 2, 3] == numbers
+
+
+# ---------------------------------------------------------------------------------------------- retry budgets
+def exhausted(repeat, policy, down):
+    """How many attempts a loop makes that never succeeds."""
+    numbers = []
+
+    def body(attempt):
+        numbers.append(attempt.number)
+        raise down()
+
+    with pytest.raises(ConnectionError):
+        repeat(policy, body)
+    return len(numbers)
+
+
+def test_loops_share_a_retry_budget(repeat, registry, down):
+    """By its name, with functions too: each loop is a call, each further attempt is a retry."""
+    budget = RetryBudget("provider", ratio=0.5, min_per_second=0.2, window=10)
+    function = retry(9, wait=0, idempotent=True, retry_budget="provider")(lambda: "fine")
+    policy = retry(9, wait=0, retry_budget=budget)
+
+    assert 3 == exhausted(repeat, policy, down)
+    for _ in range(9):
+        function()
+    status = registry.retry_budget("provider").status()
+    assert (10, 2) == (status.calls, status.retries)
+    assert status.left + 1 == exhausted(repeat, policy, down)
+
+
+def test_a_retry_budget_without_a_name_is_the_values(repeat, registry, down):
+    """All loops of this very value share it; another one has its own."""
+    policies = [retry(9, wait=0, retry_budget=RetryBudget(ratio=0.1, min_per_second=0.2, window=10)) for _ in range(2)]
+
+    assert [3, 1, 3] == [exhausted(repeat, policy, down) for policy in (policies[0], policies[0], policies[1])]
+
+
+def test_a_healthy_loop_is_counted(repeat, registry, failing):
+    """Calls are what the budget is a share of."""
+    for _ in range(3):
+        repeat(retry(2, retry_budget=RetryBudget("provider")), failing("fine"))
+
+    assert 3 == registry.retry_budget("provider").status().calls
 
 
 # ---------------------------------------------------------------------------------------------- tenacity's strategies
