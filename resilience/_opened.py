@@ -67,11 +67,7 @@ class OpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unused-ig
         if steps is None:
             return operation(self.__wrapped__)
         try:
-            item = steps.send(operation)
-            while type(item) is Opened:
-                # It failed before its first item, and has been opened again.
-                self.__wrapped__ = item.stream
-                item = steps.send(operation)
+            item = self._self_step(steps, operation)
         except StopIteration as stop:
             self._self_steps = None
             outcome: Outcome = stop.value
@@ -83,6 +79,15 @@ class OpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unused-ig
         else:
             return item
         raise StopIteration(outcome.unwrap())
+
+    def _self_step(self, steps: Any, operation: Callable[[Any], Any]) -> Any:
+        # Apart from the `try` around it, which a loop would leave a hole in on Python 3.13 (cpython#130279).
+        item = steps.send(operation)
+        while type(item) is Opened:
+            # It failed before its first item, and has been opened again.
+            self.__wrapped__ = item.stream
+            item = steps.send(operation)
+        return item
 
     def _self_iterate(self, iteration: Iteration) -> Iterator[Any]:
         while True:
@@ -157,18 +162,23 @@ class AsyncOpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unus
         if steps is None:
             return await operation(self.__wrapped__)
         try:
-            # A stream that a plain function has returned begins now, with itself.
-            outcome = await steps.send(operation if steps.begun else None)
-            while outcome is None and type(steps.call.box.item) is Opened:
-                # Or it failed before its first item, and has been opened again.
-                self.__wrapped__ = steps.call.box.take().stream
-                outcome = await steps.send(operation)
+            outcome = await self._self_step(steps, operation)
         finally:
             if steps.over:
                 self._self_steps = None
         if outcome is None:
             return steps.call.box.take()
         raise StopAsyncIteration(outcome.unwrap())
+
+    async def _self_step(self, steps: Any, operation: Callable[[Any], Any]) -> Any:
+        # Apart from the `try` around it, which a loop would leave a hole in on Python 3.13 (cpython#130279).
+        # A stream that a plain function has returned begins now, with itself.
+        outcome = await steps.send(operation if steps.begun else None)
+        while outcome is None and type(steps.call.box.item) is Opened:
+            # Or it failed before its first item, and has been opened again.
+            self.__wrapped__ = steps.call.box.take().stream
+            outcome = await steps.send(operation)
+        return outcome
 
     async def _self_iterate(self, iteration: Iteration) -> AsyncIterator[Any]:
         while True:
