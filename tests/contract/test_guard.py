@@ -543,6 +543,20 @@ def test_two_probes_of_a_kept_guard_left_in_other_tasks(registry, ticking):
     assert (CLOSED, 2) == (ref.state, ref.status().probes_succeeded)
 
 
+def test_two_probes_of_a_kept_guard_left_in_tasks_of_others(registry, ticking):
+    """Neither is found where it is left, and neither is lost."""
+    ref = breaker("api", BreakerConfig(Consecutive(2), cooldown=30, half_open_probes=2, half_open_successes=2))
+    guard = ref.guard()
+    trip(ref.breaker)
+    ticking.advance(30)
+    for _ in range(2):
+        entered_in(contextvars.Context(), guard)
+    for _ in range(2):
+        left_elsewhere(guard, context=contextvars.Context())
+
+    assert (CLOSED, 2) == (ref.state, ref.status().probes_succeeded)
+
+
 def test_probe_of_a_kept_guard_is_left_once(registry, ticking, config):
     """Where it was left in its own context, a late use of the same object finds nothing to leave."""
     ref = breaker("api", config)
@@ -584,12 +598,14 @@ def test_guard_under_a_deadline_left_in_another_task(registry, ticking, config):
         with timeout(30).guard():
             guard.__enter__()
         guard.__exit__(None, None, None)
+        with guard:
+            pass
         return guard_module._KEPT.get()
 
     left_behind = here.run(enter_twice)
 
-    assert 2 == ref.status().successes_total
-    assert len(left_behind) <= 1
+    assert 3 == ref.status().successes_total
+    assert int(isinstance(guard, guard_module.ClosedBlock)) == len(left_behind)
 
 
 def test_guards_that_are_not_left_in_turn(registry, ticking, config):
@@ -706,9 +722,27 @@ def test_values_of_two_uses_are_judged_apart(registry, ticking):
     left_elsewhere(guard, context=first)
     between = ref.status().failures_total
     left_elsewhere(guard, context=second)
-    with guard:
+    after = ref.status().failures_total
+    with guard, guard:
         with guard:
             guard.judge("bad")
-        nested = ref.status().failures_total
+        innermost = ref.status().failures_total
+    assert (0, 1, 2, 2) == (between, after, innermost, ref.status().failures_total)
 
-    assert (0, 1, 2, 2) == (between, 1, nested, ref.status().failures_total)
+
+def test_kept_guard_does_not_collect_its_uses(registry, ticking, config):
+    """However often it was entered within itself, or took a probe."""
+    ref = breaker("api", config)
+    guard = ref.guard()
+    for _ in range(5):
+        trip(ref.breaker)
+        ticking.advance(30)
+        with guard:
+            pass
+    judged = breaker("api", classify_result=lambda value: None).guard()
+    for _ in range(5):
+        with judged, judged:
+            pass
+
+    assert len(getattr(guard, "_probes", ())) <= 1
+    assert 1 == len(judged._others)
