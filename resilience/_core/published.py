@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 CLOSED, OPEN = CircuitState.CLOSED, CircuitState.OPEN
 NORMAL, SHADOW = BreakerMode.NORMAL, BreakerMode.SHADOW
+BY_ITSELF = frozenset({NORMAL, SHADOW})
+"""The modes in which the machine decides, and an operator does not."""
 
 _new_tuple = tuple.__new__
 
@@ -90,7 +92,7 @@ class Published:
         refusing = self._state is OPEN and self._mode is not SHADOW and self._published
         self.open_span = FOREVER if self.open_for is None else self.open_for
         self.open_until = self._opened_at + self.open_span if refusing else -FOREVER
-        plain = self.episode if closed and self._mode is NORMAL and self._published else 0
+        plain = self.episode if closed and self._mode in BY_ITSELF and self._published else 0
         if self._windowed:
             self.closed_windowed = plain
         else:

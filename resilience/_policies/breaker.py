@@ -131,8 +131,8 @@ class BreakerLayers:
         permit = breaker.acquire(self._lease())
         if not isinstance(permit, Permit):
             return self._refuse(permit)
-        # Also inside somebody else's probe there is one attempt.
-        call.probed = permit.probe or is_probing(breaker, breaker.circuit.episode)
+        # Also inside somebody else's probe there is one attempt. A shadow ends no retry.
+        call.probed = not breaker.shadowed and (permit.probe or is_probing(breaker, breaker.circuit.episode))
         if self._per_call:
             return await self._keep(call, permit, inner)
         if permit.probe:

@@ -19,7 +19,7 @@ from resilience._policies.locked import LockedCircuit
 from resilience._policies.marks import counts_first
 from resilience._policies.status import read_status
 from resilience._policies.verdicts import settle_error
-from resilience._words import CircuitState, OnOpen, ProbeEnd, Verdict
+from resilience._words import BreakerMode, CircuitState, OnOpen, ProbeEnd, Verdict
 from resilience.errors import CircuitOpenError, ConfigurationError, shown
 
 if TYPE_CHECKING:
@@ -74,6 +74,11 @@ class CircuitBreaker(LockedCircuit):
     def state(self) -> CircuitState:
         """Closed, open or half_open. A cooled open circuit that nobody has asked still reads open."""
         return self.circuit.view.state
+
+    @property
+    def shadowed(self) -> bool:
+        """Whether it only counts what it would refuse."""
+        return self.circuit.view.mode is BreakerMode.SHADOW
 
     def is_open(self) -> bool:
         """Whether a call at this moment would be refused. Pure: takes no probe, changes nothing."""

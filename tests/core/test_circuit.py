@@ -968,11 +968,19 @@ def test_shadow_runs_the_whole_machine():
     assert (CLOSED, 1) == (circuit.view.state, circuit.totals.would_refuse)
 
 
-def test_shadow_keeps_the_straight_path_out():
-    """Each call of a shadow breaker asks."""
+def test_a_healthy_shadow_takes_the_straight_path():
+    """While closed nothing tells a shadow from the real thing."""
     circuit = make(shadow=True)
 
-    assert (0, 0, None) == (circuit.closed, circuit.clean, circuit.strike(circuit.episode, TRANSIENT, 0))
+    assert (1, 1, False) == (circuit.closed, circuit.clean, circuit.strike(circuit.episode, TRANSIENT, 0))
+
+
+def test_an_open_shadow_publishes_no_refusal():
+    """Compiled wrappers are neither let pass nor refused: each call asks, so that it can be counted."""
+    circuit = opened(shadow=True)
+
+    assert (0, 0) == (circuit.closed, circuit.clean)
+    assert circuit.open_until < 0
 
 
 def test_shadow_can_be_forced_and_comes_back():

@@ -221,7 +221,7 @@ def difference(setting, state, real):
         if real.figures() != figures:
             return f"holds {real.figures()} instead of {figures}"
     passes, refused_for = real.door()
-    plain = state.phase == CLOSED and state.mode == protocol.NORMAL and not setting.shadow
+    plain = state.phase == CLOSED and state.mode == protocol.NORMAL
     if bool(passes) != plain or (plain and passes != real.circuit.episode):
         return f"compiled wrappers may pass in episode {passes}"
     if refused_for > 0 and not (state.phase == OPEN and state.wait and (refused_for == state.wait or state.wait < 0)):

@@ -176,11 +176,11 @@ ZOO = [
         "plain = self.episode if not self._probes and",
     ),
     Mutant(
-        "compiled wrappers pass a shadow",
+        "compiled wrappers pass whatever an operator says",
         Published,
         "_store",
-        "if closed and self._mode is NORMAL and",
-        "if closed and self._mode in (NORMAL, SHADOW) and",
+        "if closed and self._mode in BY_ITSELF and",
+        "if closed and",
     ),
     # ------------------------------------------------------------------------------------------ half-open
     Mutant(
