@@ -970,7 +970,7 @@ def test_shadow_runs_the_whole_machine():
 
 def test_a_healthy_shadow_takes_the_straight_path():
     """While closed nothing tells a shadow from the real thing."""
-    circuit = make(shadow=True)
+    circuit = make(Consecutive(2), shadow=True)
 
     assert (1, 1, False) == (circuit.closed, circuit.clean, circuit.strike(circuit.episode, TRANSIENT, 0))
 
