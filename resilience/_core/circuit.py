@@ -40,7 +40,8 @@ SUCCESS, FAILURE, NEUTRAL = Verdict.SUCCESS, Verdict.FAILURE, Verdict.NEUTRAL
 class Circuit(Moving):
     """One breaker's machine. `now` is monotonic seconds, `time_ns` the wall clock for records.
 
-    Both come last everywhere. Its owner calls it under a lock and takes the `events`
+    Both come last everywhere, `took` (seconds from the attempt's beginning to its result) before
+    them; only a success that took at least `slow_from` makes a difference. Its owner calls it under a lock and takes the `events`
     that followed afterwards.
     """
 
@@ -100,6 +101,7 @@ class Circuit(Moving):
         verdict: Verdict,
         fault: Fault | None = None,
         end: ProbeEnd = ProbeEnd.NEUTRAL,
+        took: float = 0.0,
         now: float = 0.0,
         time_ns: int = 0,
     ) -> None:
@@ -110,12 +112,18 @@ class Circuit(Moving):
         if permit.exempt:
             return
         if permit.probe:
-            self._settle_probe(permit, verdict, fault, end, now, time_ns)
+            self._settle_probe(permit, verdict, fault, end, took, now, time_ns)
         else:
-            self.record(permit.episode, verdict, fault, now, time_ns)
+            self.record(permit.episode, verdict, fault, took, now, time_ns)
 
     def record(
-        self, episode: int, verdict: Verdict, fault: Fault | None = None, now: float = 0.0, time_ns: int = 0
+        self,
+        episode: int,
+        verdict: Verdict,
+        fault: Fault | None = None,
+        took: float = 0.0,
+        now: float = 0.0,
+        time_ns: int = 0,
     ) -> None:
         """Report the result of an attempt that a closed circuit let through in `episode`."""
         if verdict is NEUTRAL:
@@ -130,8 +138,8 @@ class Circuit(Moving):
             self._note(fault, time_ns)
             tripped = trip.fail(now, self._successes())
         elif verdict is SUCCESS:
-            self.totals.successes.tick()
-            tripped = trip.succeed(now, self._successes())
+            slow = self._count_success(took)
+            tripped = trip.succeed(now, self._successes(), slow)
         else:
             self.totals.answered += 1
             if self._config.answered == "reset":
@@ -183,7 +191,14 @@ class Circuit(Moving):
             self._late(episode, FAILURE, accepted=False)
 
     def _settle_probe(
-        self, permit: Permit, verdict: Verdict, fault: Fault | None, end: ProbeEnd, now: float, time_ns: int
+        self,
+        permit: Permit,
+        verdict: Verdict,
+        fault: Fault | None,
+        end: ProbeEnd,
+        took: float,
+        now: float,
+        time_ns: int,
     ) -> None:
         if permit.episode != self.episode:
             if verdict is not NEUTRAL:
@@ -201,19 +216,22 @@ class Circuit(Moving):
             # Its lease had run out, which was its end; the episode still listens.
             self.totals.late_accepted += 1
             self._late(permit.episode, verdict, accepted=True)
+        slow = False
         if verdict is FAILURE:
             self.totals.failures.tick()
             self._note(fault, time_ns)
+        elif verdict is SUCCESS:
+            slow = self._count_success(took)
+        else:
+            self.totals.answered += 1
+        # A circuit that opened because answers were slow must not close on a slow one.
+        if slow or verdict is FAILURE:
             if live:
                 self.totals.probes_failed += 1
                 kind = None if fault is None else fault.kind
-                self.events.append(ev.ProbeFailed(name=self._name, episode=self.episode, kind=kind))
+                self.events.append(ev.ProbeFailed(name=self._name, episode=self.episode, kind=kind, slow=slow))
             self._move(Input.PROBE_FAILED, now, time_ns, fault)
             return
-        if verdict is SUCCESS:
-            self.totals.successes.tick()
-        else:
-            self.totals.answered += 1
         if live:
             self.totals.probes_succeeded += 1
             self.events.append(ev.ProbeSucceeded(name=self._name, episode=self.episode))
@@ -281,6 +299,13 @@ class Circuit(Moving):
         self._store()
 
     # ------------------------------------------------------------------------------------------------ small things
+    def _count_success(self, took: float) -> bool:
+        """Count a success; whether it took too long."""
+        self.totals.successes.tick()
+        slow = took >= self.slow_from
+        self.totals.slow += slow
+        return slow
+
     def _note(self, fault: Fault | None, time_ns: int) -> None:
         if fault is not None:
             self.last_failure = (fault, time_ns)

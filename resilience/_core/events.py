@@ -55,10 +55,11 @@ class ProbeSucceeded(Event):
 
 
 class ProbeFailed(Event):
-    """A probe found the remote still failing."""
+    """A probe found the remote still failing, or still too slow (`slow`)."""
 
     episode: int
     kind: FaultKind | None = None
+    slow: bool = False
 
 
 class ProbeReleased(Event):

@@ -47,9 +47,7 @@ class Moving(Published):
         self._drop_probes(ProbeEnd.RESET if cause in MANUAL else ProbeEnd.ABANDONED)
         self._probe_successes = 0
         if after is OPEN:
-            # First the door, then the state: nobody may see an open circuit that lets pass.
-            self.closed = self.closed_windowed = self._unstruck.strikes.clean = 0
-            self.streak = self._unstruck
+            self._close_door()
             if cause is not Input.FORCED:
                 self.open_for = self._open_time(fault)
             self._opened_at, self._opened_ns = now, time_ns

@@ -22,11 +22,16 @@ NEVER = math.inf
 
 
 class Figures(NamedTuple):
-    """What counts at one moment: failures held, calls held, and their ratio (None without a window)."""
+    """What counts at one moment: failures held, calls held, their ratio, and the same of slow calls.
+
+    The ratios are None where nobody looks at them: without a window, or at how long calls take.
+    """
 
     failures: int
     calls: int
     rate: float | None
+    slow: int = 0
+    slow_rate: float | None = None
 
     def figures(self, now: float, successes: int) -> Figures:
         """Themselves: figures that stay as they are, like those of an open circuit."""
@@ -55,8 +60,8 @@ class TripMachine(Protocol):
     def fail(self, now: float, successes: int) -> bool:
         """Record a failure; True if it opens the circuit."""
 
-    def succeed(self, now: float, successes: int) -> bool:
-        """Record a success that `successes` includes; True if it opens the circuit (a rate can)."""
+    def succeed(self, now: float, successes: int, slow: bool = False) -> bool:
+        """Record a success that `successes` includes, and whether it took too long; True if it opens the circuit."""
 
     def answered(self) -> None:
         """Record that the remote is alive and said no."""
@@ -81,6 +86,10 @@ class Trip(Protocol):
     @property
     def windowed(self) -> bool:
         """Whether successes are part of the figures."""
+
+    @property
+    def slow_from(self) -> float:
+        """The seconds from which on a success is slow; `NEVER` where nobody looks at how long calls take."""
 
     def machine(self) -> TripMachine:
         """A fresh machine of this mode."""
@@ -117,6 +126,11 @@ class Consecutive:
     def windowed(self) -> bool:
         """Successes are no part of a streak."""
         return False
+
+    @property
+    def slow_from(self) -> float:
+        """A streak does not look at how long calls take."""
+        return NEVER
 
     def machine(self) -> Streak | TimedStreak:
         """A fresh streak."""
@@ -190,7 +204,7 @@ class Streak:
         strikes.clean = 0
         return opens
 
-    def succeed(self, now: float, successes: int) -> bool:
+    def succeed(self, now: float, successes: int, slow: bool = False) -> bool:
         self.answered()
         return False
 
@@ -235,7 +249,7 @@ class TimedStreak:
         self.clean = False
         return len(times) == self._limit and now - times[0] <= self._within
 
-    def succeed(self, now: float, successes: int) -> bool:
+    def succeed(self, now: float, successes: int, slow: bool = False) -> bool:
         self.answered()
         return False
 

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import time
-from itertools import count
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from resilience._context import is_probing
 from resilience._core.checks import Faults, checked
-from resilience._core.circuit import Circuit
-from resilience._core.counter import Counter
-from resilience._core.events import Bypassed, Rejected
-from resilience._core.faults import Fault, FaultKind, verdict_of
+from resilience._core.faults import Fault, FaultKind
 from resilience._core.permit import Permit
-from resilience._core.view import FOREVER
+from resilience._policies.attempts import AttemptedCircuit
 from resilience._policies.guard import GuardKit
-from resilience._policies.locked import LockedCircuit
-from resilience._policies.marks import counts_first
 from resilience._policies.status import read_status
 from resilience._policies.verdicts import settle_error
-from resilience._words import BreakerMode, CircuitState, OnOpen, ProbeEnd, Verdict
-from resilience.errors import CircuitOpenError, ConfigurationError, shown
+from resilience._words import CircuitState, OnOpen, ProbeEnd, Verdict
+from resilience.errors import ConfigurationError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -33,13 +26,11 @@ if TYPE_CHECKING:
     P = ParamSpec("P")
     R = TypeVar("R")
 
-_SERIALS = count(1)
 _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200
 FAIL = OnOpen.FAIL
-SUCCESS, FAILURE, NEUTRAL = Verdict.SUCCESS, Verdict.FAILURE, Verdict.NEUTRAL
 
 
-class CircuitBreaker(LockedCircuit):
+class CircuitBreaker(AttemptedCircuit):
     """A named circuit breaker, shared by every call site that uses its name.
 
     Get one from a registry (`Registry.breaker`, `breaker(name).breaker`), never by
@@ -53,19 +44,9 @@ class CircuitBreaker(LockedCircuit):
     def __init__(
         self, name: str, config: BreakerConfig, services: Services, classify: Classify, home: object = None
     ) -> None:
-        super().__init__(Circuit(config, name, services.clock.time_ns()), services)
-        self.name = name
-        self.config = config
-        self.mark = (next(_SERIALS),)
-        self.rejected = Counter()
-        self.bypassed = Counter()
+        super().__init__(name, config, services)
         self._classify = classify
         self._home = home
-        # Most faults say nothing but their kind.
-        self.by_kind = {
-            kind: verdict_of(Fault(kind), trip_on=config.trip_kinds, trip_on_status=config.trip_statuses)
-            for kind in FaultKind
-        }
         self._guards = {on_open: GuardKit(self, classify, on_open) for on_open in OnOpen}
         self._failing_guards = self._guards[FAIL]
 
@@ -75,27 +56,14 @@ class CircuitBreaker(LockedCircuit):
         """Closed, open or half_open. A cooled open circuit that nobody has asked still reads open."""
         return self.circuit.view.state
 
-    @property
-    def shadowed(self) -> bool:
-        """Whether it only counts what it would refuse."""
-        return self.circuit.view.mode is BreakerMode.SHADOW
-
     def is_open(self) -> bool:
         """Whether a call at this moment would be refused. Pure: takes no probe, changes nothing."""
         circuit = self.circuit
-        if circuit.closed or circuit.closed_windowed:
+        if circuit.passing:
             return False
         if 0.0 < circuit.open_until - time.monotonic() <= circuit.open_span:
             return True
         return self.refusal() is not None
-
-    def refusal(self) -> float | None:
-        """Seconds for which a call at this moment would be refused (`FOREVER`: until an operator acts), else None. Pure."""
-        return self.circuit.refusal(self._services.now())
-
-    def refusal_here(self) -> float | None:
-        """The same for a call made here: inside a probe of this breaker it shares that probe."""
-        return None if is_probing(self, self.circuit.episode) else self.refusal()
 
     def status(self) -> BreakerStatus:
         """One consistent moment of the breaker, read without its lock."""
@@ -117,6 +85,7 @@ class CircuitBreaker(LockedCircuit):
         on_open = checked(OnOpen, "on_open", on_open)
         answer = self.acquire()
         if isinstance(answer, Permit):
+            answer.given_at = self.began()
             return answer
         if on_open is OnOpen.BYPASS:
             self.note_bypass()
@@ -124,8 +93,11 @@ class CircuitBreaker(LockedCircuit):
         raise self.refuse(answer)
 
     def on_success(self, permit: Permit) -> None:
-        """Report that the attempt succeeded. A second report on one permit does nothing."""
-        self.settle(permit, Verdict.SUCCESS)
+        """Report that the attempt succeeded. A second report on one permit does nothing.
+
+        With `slow_call` it took as long as the permit was out.
+        """
+        self.settle(permit, Verdict.SUCCESS, took=self.took(permit.given_at))
 
     def on_failure(self, permit: Permit, fault: Fault | FaultKind | BaseException) -> None:
         """Report what went wrong: a `Fault`, a `FaultKind`, or the exception to be classified.
@@ -215,92 +187,13 @@ class CircuitBreaker(LockedCircuit):
         """End a forced opening or a disabling: closed, with fresh figures."""
         self._section(self.circuit.enable, actor)
 
-    # ------------------------------------------------------------------------------------------------ for layers and guards
-    def verdict(self, fault: Fault | None) -> Verdict:
-        """What a fault means to this breaker; None is a success."""
-        if fault is None:
-            return SUCCESS
-        if fault.plain:
-            return self.by_kind[fault.kind]
-        config = self.config
-        return verdict_of(fault, trip_on=config.trip_kinds, trip_on_status=config.trip_statuses)
-
-    def acquire(self, lease: float = 0.0) -> Permit | float:
-        """A permit, or the seconds it is refused for. A call inside a probe of this breaker shares that probe."""
-        circuit = self.circuit
-        episode = circuit.closed or circuit.closed_windowed
-        if episode:
-            return Permit(episode)
-        if is_probing(self, circuit.episode):
-            return Permit(circuit.episode, exempt=True)
-        answer = self._section(self._ask, lease)
-        return 0.0 if answer is None else answer
-
-    def settle(
-        self, permit: Permit, verdict: Verdict, fault: Fault | None = None, end: ProbeEnd = ProbeEnd.NEUTRAL
-    ) -> None:
-        """Report a permit's result."""
-        if permit.exempt:
-            return
-        if verdict is NEUTRAL and not permit.probe:
-            permit.settled = True
-        else:
-            self._section(self.circuit.settle, permit, verdict, fault, end)
-
-    def succeed(self, episode: int) -> None:
-        """Report a success of an attempt that a closed circuit let through in `episode`."""
-        circuit = self.circuit
-        if circuit.closed == episode and circuit.streak.strikes.clean == episode:
-            circuit.totals.successes.tick()
-        elif not circuit.end_streak(episode):
-            self._section(circuit.record, episode, SUCCESS, None)
-
-    def record(self, episode: int, verdict: Verdict, fault: Fault | None = None) -> None:
-        """Report the result of an attempt that the straight path let through in `episode`."""
-        if verdict is not NEUTRAL:
-            self._section(self.circuit.record, episode, verdict, fault)
-
-    def count_error(self, episode: int, error: BaseException, fault: Fault) -> None:
-        """Report a classified exception of an attempt that the straight path let through in `episode`."""
-        verdict = self.by_kind[fault.kind] if fault.plain else self.verdict(fault)
-        if verdict is FAILURE:
-            if not counts_first(error, self.mark):
-                return
-            opens = self.circuit.strike(episode, fault, time.time_ns())
-            if opens is not False:
-                self.count_strike(episode, fault, opens)
-        else:
-            self.record(episode, verdict)
-
-    def count_strike(self, episode: int, fault: Fault, opens: bool | None) -> None:
-        """Finish what `Circuit.strike` could not do without the lock."""
-        if opens:
-            self._section(self.circuit.strike_out, episode, fault)
-        else:
-            self._section(self.circuit.record, episode, FAILURE, fault)
-
-    def refuse(self, wait: float) -> CircuitOpenError:
-        """Count a refusal and make its exception; the caller raises it and keeps no name for it."""
-        self.rejected.tick()
-        hub = self._hub
-        if hub.wanted and Rejected in hub.wanted:
-            hub.publish(Rejected(name=self.name, retry_after=None if wait == FOREVER else wait))
-        return CircuitOpenError(self.name, None if wait == FOREVER else wait)
-
-    def note_bypass(self, site: str = "") -> None:
-        """Count a call that was skipped."""
-        self.bypassed.tick()
-        hub = self._hub
-        if hub.wants(Bypassed):
-            hub.publish(Bypassed(name=self.name, site=site, by="circuit_open"))
-
+    # ------------------------------------------------------------------------------------------------ identity
     def clear_state(self) -> None:
         """Back to closed and zero, as just registered."""
         self._section(self.circuit.clear)
         self.rejected.zero()
         self.bypassed.zero()
 
-    # ------------------------------------------------------------------------------------------------ identity
     def __repr__(self) -> str:
         return f"<CircuitBreaker {self.name!r} {self.state.value}>"
 

@@ -168,15 +168,14 @@ _KEPT: ContextVar[tuple[tuple[ClosedBlock, OwnBlock], ...]] = ContextVar("resili
 
 
 class OwnBlock(Block):
-    """A block with a memory: its permit, when it began, what it was inside of."""
+    """A block with a memory: its permit, when it began, what it was inside of; entered again inside of itself, of each use."""
 
-    __slots__ = ("_fault", "_handled", "_kit", "_permits", "_started")
+    __slots__ = ("_fault", "_handled", "_kit", "_uses")
 
     def __init__(self, kit: GuardKit) -> None:
         self._kit = kit
-        self._permits: list[Permit] = []
+        self._uses: list[tuple[Permit, float | None]] = []
         self._handled = _here()
-        self._started: float | None = None
         self._fault: Fault | None = None
 
     def __enter__(self) -> Permit:
@@ -188,25 +187,23 @@ class OwnBlock(Block):
                 raise breaker.refuse(answer)
             breaker.note_bypass()
             answer = Permit(breaker.circuit.episode, exempt=True, bypassed=True)
-        self._permits.append(answer)
+        self._uses.append((answer, breaker.began() if _deadline() is None else breaker.now()))
         if answer.probe:
             mark_probe(breaker, answer)
-        if DEADLINE.get() is not None:
-            self._started = breaker.now()
         return answer
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        permit = self._permits.pop()
+        permit, started = self._uses.pop()
         if permit.probe:
             unmark_probe(permit)
         if error is not None:
-            _report_error(self._kit, permit, error, self._handled, self._started)
+            _report_error(self._kit, permit, error, self._handled, started)
         else:
             breaker, fault = self._kit.breaker, self._fault
             self._fault = None
-            breaker.settle(permit, breaker.verdict(fault), fault)
+            breaker.settle(permit, breaker.verdict(fault), fault, took=breaker.took(started))
 
     def judge(self, value: Any) -> Any:
         judge = self._kit.judge_result

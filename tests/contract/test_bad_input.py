@@ -226,10 +226,21 @@ def test_window_that_is_a_multiple_up_to_rounding_is_taken(window, bucket):
     assert window == FailureRate(window=window, bucket=bucket).window
 
 
-@pytest.mark.parametrize("field", ["slow_call", "slow_rate"])
-def test_slow_calls_are_not_there_yet(field):
-    """Issue 2, Build 4: slow_call raises until a later issue fills it."""
-    refused(field, FailureRate, **{field: 0.5})
+@pytest.mark.parametrize("value", [0, -1, True, "2", math.nan, math.inf, 10**400])
+def test_slow_call_must_be_seconds(value):
+    """Section 3: any zero, negative, NaN, infinity or bool as a number is refused."""
+    refused("slow_call", FailureRate, slow_call=value)
+
+
+@pytest.mark.parametrize("value", [0, -0.1, 1.1, True, "0.5", math.nan])
+def test_slow_rate_must_be_a_share(value):
+    """Section 3: a rate lies in (0, 1]."""
+    refused("slow_rate", FailureRate, slow_call=1, slow_rate=value)
+
+
+def test_slow_rate_needs_slow_call():
+    """A share of nothing: what is slow has to be said."""
+    refused("slow_rate", FailureRate, slow_rate=0.5)
 
 
 def test_timedelta_is_accepted_for_seconds():

@@ -6,13 +6,13 @@ shares no code with the library, only its settings and its words; `now` is in se
 
 from math import floor, inf
 
-from resilience import BreakerMode, CircuitState, Consecutive, FaultFlag, FaultKind
+from resilience import BreakerMode, CircuitState, Consecutive, FailureRate, FaultFlag, FaultKind
 
 CLOSED, OPEN, HALF_OPEN = CircuitState.CLOSED, CircuitState.OPEN, CircuitState.HALF_OPEN
 NORMAL, FORCED, DISABLED, SHADOW = BreakerMode
 SUCCESS, FAILURE, ANSWERED, NEUTRAL = "success", "failure", "answered", "neutral"
 PROBES = "started", "succeeded", "failed", "released"
-TOTALS = ("rejected", "bypassed", SUCCESS, FAILURE, ANSWERED, *PROBES, "late", "accepted", "would_refuse")
+TOTALS = ("rejected", "bypassed", SUCCESS, FAILURE, ANSWERED, *PROBES, "late", "accepted", "would_refuse", "slow")
 
 
 def verdict_of(fault, config):
@@ -47,30 +47,38 @@ class Reference:
         self.totals = dict.fromkeys(TOTALS, 0)
 
     def figures(self, now):
-        """Failures, calls and rate that would count at `now`; as at the trip while not closed."""
-        trip, failures, calls = self.config.trip, 0, 0
+        """Failures, calls, slow calls and their rates that would count at `now`; as at the trip while not closed."""
+        trip, failures, calls, slow = self.config.trip, 0, 0, 0
         if self.state is not CLOSED:
             return self.frozen
         if isinstance(trip, Consecutive):
-            for at, verdict in reversed(self.results):
+            for at, verdict, _ in reversed(self.results):
                 if verdict is SUCCESS or (verdict is ANSWERED and self.config.answered == "reset"):
                     break
                 failures += verdict is FAILURE and (trip.within is None or now - at <= trip.within)
-            return failures, failures, None
+            return failures, failures, None, 0, None
         oldest = floor(now / trip.bucket) - round(trip.window / trip.bucket) + 1
-        for at, verdict in reversed(self.results):
+        for at, verdict, took in reversed(self.results):
             if floor(at / trip.bucket) < oldest:
                 break
             calls += verdict is not ANSWERED
             failures += verdict is FAILURE
-        return failures, calls, failures / calls if calls else 0.0
+            slow += verdict is SUCCESS and self.is_slow(took)
+        slow_rate = None if trip.slow_call is None else slow / calls if calls else 0.0
+        return failures, calls, failures / calls if calls else 0.0, slow, slow_rate
+
+    def is_slow(self, took):
+        """Whether a success took too long; only a rate looks at that."""
+        trip = self.config.trip
+        return isinstance(trip, FailureRate) and trip.slow_call is not None and took >= trip.slow_call
 
     def trips(self, verdict, now):
         """Whether the result just added opens the circuit."""
-        trip, (failures, calls, rate) = self.config.trip, self.figures(now)
+        trip, (failures, calls, rate, _, slow_rate) = self.config.trip, self.figures(now)
         if isinstance(trip, Consecutive):
             return verdict is FAILURE and failures >= trip.failures
-        return verdict is not ANSWERED and calls >= trip.min_calls and rate >= trip.rate
+        too_many = rate >= trip.rate or (slow_rate is not None and slow_rate >= trip.slow_rate)
+        return verdict is not ANSWERED and calls >= trip.min_calls and too_many
 
     def move(self, state, now, open_for=None):
         """Begin a new episode: by results, by time, or by an operator."""
@@ -119,15 +127,16 @@ class Reference:
         self.totals["started"] += 1
         return slip
 
-    def settle(self, slip, verdict, fault, now):
-        """Report the result of what a slip was given for."""
+    def settle(self, slip, verdict, fault, took, now):
+        """Report the result of what a slip was given for, `took` seconds ago."""
         if slip.settled or slip.exempt:
             return
         slip.settled, in_time = True, slip in self.probes
+        slow = verdict is SUCCESS and self.is_slow(took)
         if in_time:
             self.probes.remove(slip)
             ends = {SUCCESS: "succeeded", ANSWERED: "succeeded", FAILURE: "failed", NEUTRAL: "released"}
-            self.totals[ends[verdict]] += 1
+            self.totals["failed" if slow else ends[verdict]] += 1
         if verdict is NEUTRAL:
             return
         current = slip.episode == self.episode
@@ -136,10 +145,11 @@ class Reference:
             return
         self.totals["accepted"] += slip.probe and not in_time
         self.totals[verdict] += 1
+        self.totals["slow"] += slow
         self.last_failure = (fault.kind, round(now * 1e9)) if verdict is FAILURE else self.last_failure
         if not slip.probe:
-            self.results.append((now, verdict))
-        if self.trips(verdict, now) if not slip.probe else verdict is FAILURE:
+            self.results.append((now, verdict, took))
+        if self.trips(verdict, now) if not slip.probe else slow or verdict is FAILURE:
             self.open(fault, now)
         elif slip.probe:
             self.good_probes += 1

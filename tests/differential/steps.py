@@ -30,6 +30,11 @@ OUTCOMES = (
 )
 
 
+SLOWNESS = (
+    *({},) * 3,
+    *({"slow_call": seconds} for seconds in (0.25, 1.0, 4.0)),
+    *({"slow_call": 0.5, "slow_rate": share} for share in (0.3, 1.0)),
+)
 WAITS = (0.0, 0.25, 0.25, 0.5, 1.0, 2.75, 4.0, 8.0, 40.0)
 FORCED_FOR = (None, 0.5, 6.0)
 KINDS = {"call": 12, "outer": 2, "begin": 4, "finish": 4, "again": 1, "wait": 5, "as_told": 2, "act": 1}
@@ -67,6 +72,7 @@ def some_config(rng, mode):
             window=bucket * pick((1, 2, 5)),
             bucket=bucket,
             min_calls=pick((1, 2, 4, 6)),
+            **pick(SLOWNESS),
         ),
     }[mode]()
     return BreakerConfig(

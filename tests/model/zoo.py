@@ -20,6 +20,7 @@ from resilience._policies.breaker import BreakerLayers
 from resilience._policies.bulkhead import SharedBulkhead
 from resilience._policies.circuit_breaker import CircuitBreaker
 from resilience._policies.locked import LockedCircuit
+from resilience._policies.marks import counts_first
 from resilience._policies.retry import RetryLayers
 from resilience._registry import Registry
 
@@ -366,7 +367,7 @@ ZOO = [
     ),
     Mutant(
         "one exception counts at every site",
-        sys.modules[CircuitBreaker.__module__],
+        sys.modules[counts_first.__module__],
         "counts_first",
         "return False",
         "return True",

@@ -40,6 +40,16 @@ CLOSED, OPEN, HALF_OPEN = CircuitState
 NORMAL, FORCED, DISABLED, SHADOW = BreakerMode
 SUCCESS, FAILURE, ANSWERED, NEUTRAL = Verdict
 TRANSIENT = Fault(FaultKind.TRANSIENT)
+SLOW = "slow"
+"""A success that took exactly as long as a slow one must; to a breaker that does not look, a success."""
+
+
+def said(config, verdict):
+    """What is reported: the verdict, and how long the attempt took; any other success is as slow as it may be."""
+    limit = config.trip.slow_from
+    if verdict is SLOW:
+        return SUCCESS, 1.0 if limit == math.inf else limit
+    return verdict, 0.0 if limit == math.inf else math.nextafter(limit, 0)
 
 
 # ---------------------------------------------------------------------------------------------------- the contract, read naively
@@ -51,25 +61,28 @@ def figures_of(config, history, now):
         for at, verdict in history:
             if verdict is FAILURE:
                 streak.append(at)
-            elif verdict is SUCCESS or config.answered == "reset":
+            elif verdict in (SUCCESS, SLOW) or config.answered == "reset":
                 streak = []
         held = sum(1 for at in streak if trip.within is None or now - at <= trip.within)
         return Figures(held, held, None)
     oldest = math.floor(now / trip.bucket) - round(trip.window / trip.bucket) + 1
     inside = [v for at, v in history if math.floor(at / trip.bucket) >= oldest and v is not ANSWERED]
     failures = inside.count(FAILURE)
-    return Figures(failures, len(inside), failures / len(inside) if inside else 0.0)
+    shares = [inside.count(verdict) / len(inside) if inside else 0.0 for verdict in (FAILURE, SLOW)]
+    if trip.slow_call is None:
+        return Figures(failures, len(inside), shares[0])
+    return Figures(failures, len(inside), shares[0], inside.count(SLOW), shares[1])
 
 
 def opens(config, history):
     """Whether the last of the results opens the circuit."""
     trip, (now, last) = config.trip, history[-1]
-    failures, calls, rate = figures_of(config, history, now)
+    failures, calls, rate, _, slow_rate = figures_of(config, history, now)
     if last is ANSWERED:
         return False
     if isinstance(trip, Consecutive):
         return last is FAILURE and failures >= trip.failures
-    return calls >= trip.min_calls and rate >= trip.rate
+    return calls >= trip.min_calls and (rate >= trip.rate or (slow_rate is not None and slow_rate >= trip.slow_rate))
 
 
 @dataclass(eq=False)
@@ -165,9 +178,11 @@ class Model:
         elif ticket.episode != self.episode:
             self.counts["late"] += 1
         else:
-            self.counts[verdict] += 1
+            self.counts[SUCCESS if verdict is SLOW else verdict] += 1
+            slow = verdict is SLOW and self.config.trip.slow_from < math.inf
+            self.counts[SLOW] += slow
             if ticket.probe:
-                self.settle_probe(live, verdict, fault, now)
+                self.settle_probe(live, FAILURE if slow else verdict, fault, now)
             else:
                 self.history.append((now, verdict))
                 if opens(self.config, self.history):
@@ -203,6 +218,7 @@ def totals_of(circuit):
     totals = circuit.totals
     return {
         SUCCESS: totals.successes.value,
+        SLOW: totals.slow,
         FAILURE: totals.failures.value,
         ANSWERED: totals.answered,
         "late": totals.late,
@@ -224,11 +240,12 @@ def moment(circuit, now):
 
 def pass_straight(circuit, episode, verdict, now, fault=TRANSIENT):
     """Report on a call that the door let through in `episode`, as a compiled wrapper does."""
+    verdict, took = said(circuit._config, verdict)
     if verdict is SUCCESS:
-        if circuit.clean == episode and now < circuit.edge:
+        if circuit.clean == episode and now < circuit.edge and took < circuit.slow_from:
             circuit.totals.successes.tick()
         elif not circuit.end_streak(episode):
-            circuit.record(episode, SUCCESS, now=now)
+            circuit.record(episode, SUCCESS, took=took, now=now)
     elif verdict is FAILURE:
         at_limit = circuit.strike(episode, fault, 0)
         if at_limit is None:
@@ -243,6 +260,14 @@ def pass_straight(circuit, episode, verdict, now, fault=TRANSIENT):
 streaks = st.builds(Consecutive, st.integers(1, 4), within=st.sampled_from([None, None, 2.0, 5.0]))
 
 
+slowness = st.one_of(
+    st.just({}),
+    st.fixed_dictionaries(
+        {"slow_call": st.sampled_from([0.1, 2.0])}, optional={"slow_rate": st.sampled_from([0.2, 0.5, 1.0])}
+    ),
+)
+
+
 @st.composite
 def rates(draw):
     bucket = draw(st.sampled_from([0.1, 0.3, 0.7, 1.0, 1 / 3, 3.0]))
@@ -251,6 +276,7 @@ def rates(draw):
         window=bucket * draw(st.integers(1, 5)),
         bucket=bucket,
         min_calls=draw(st.integers(1, 6)),
+        **draw(slowness),
     )
 
 
@@ -268,7 +294,7 @@ configs = st.builds(
 )
 # Exact in binary, so that a wait added to a time is that time later.
 steps = st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.75, 4.0, 8.0])
-verdicts = st.sampled_from([FAILURE, FAILURE, FAILURE, SUCCESS, SUCCESS, ANSWERED, NEUTRAL])
+verdicts = st.sampled_from([FAILURE, FAILURE, FAILURE, SUCCESS, SUCCESS, SLOW, ANSWERED, NEUTRAL])
 faults = st.sampled_from(
     [TRANSIENT, TRANSIENT, *(Fault(FaultKind.DOWNSTREAM, retry_after=s) for s in (1.0, 5.0, 99.0))]
 )
@@ -319,8 +345,10 @@ class WholeCircuit(RuleBasedStateMachine):
     def report(self, permit, ticket, verdict, fault=TRANSIENT, end=ProbeEnd.NEUTRAL):
         before = moment(self.circuit, self.now)
         late = permit.episode != self.circuit.episode and not permit.settled and not permit.exempt
-        self.circuit.settle(permit, verdict, None if verdict is SUCCESS else fault, end, now=self.now)
-        self.model.settle(ticket, verdict, None if verdict is SUCCESS else fault, self.now)
+        told, took = said(self.config, verdict)
+        fault = None if told is SUCCESS else fault
+        self.circuit.settle(permit, told, fault, end, took, now=self.now)
+        self.model.settle(ticket, verdict, fault, self.now)
         if verdict is NEUTRAL and not permit.probe:
             assert before == moment(self.circuit, self.now), "I4"
         if late:
@@ -330,7 +358,8 @@ class WholeCircuit(RuleBasedStateMachine):
     @rule(pair=reported, verdict=verdicts)
     def settle_again(self, pair, verdict):
         before = moment(self.circuit, self.now)
-        self.circuit.settle(pair[0], verdict, TRANSIENT, now=self.now)
+        told, took = said(self.config, verdict)
+        self.circuit.settle(pair[0], told, TRANSIENT, took=took, now=self.now)
         assert before == moment(self.circuit, self.now), "I8"
 
     @rule(target=flights)
@@ -339,12 +368,12 @@ class WholeCircuit(RuleBasedStateMachine):
         return self.door() or multiple()
 
     def door(self):
-        return self.circuit.closed or self.circuit.closed_windowed
+        return self.circuit.passing
 
     @rule(episode=consumes(flights), verdict=verdicts, fault=faults)
     def return_straight(self, episode, verdict, fault):
         pass_straight(self.circuit, episode, verdict, self.now, fault)
-        self.model.settle(Ticket(episode), verdict, None if verdict is SUCCESS else fault, self.now)
+        self.model.settle(Ticket(episode), verdict, None if verdict in (SUCCESS, SLOW) else fault, self.now)
 
     @rule(outcomes=st.lists(verdicts, min_size=2, max_size=8), fault=faults)
     def a_busy_moment(self, outcomes, fault):
@@ -482,8 +511,11 @@ class WholeCircuit(RuleBasedStateMachine):
         refusing = model.state is OPEN and model.mode is not SHADOW and circuit.refusal(self.now) is not None
         assert refusing is self.refused_at_the_door()
         passing = model.episode if model.state is CLOSED and model.mode in (NORMAL, SHADOW) else 0
-        windowed = isinstance(self.config.trip, FailureRate)
-        assert ((0, passing) if windowed else (passing, 0)) == (circuit.closed, circuit.closed_windowed)
+        trip = self.config.trip
+        door = 0 if isinstance(trip, Consecutive) else 1 if trip.slow_call is None else 2
+        doors = [circuit.closed, circuit.closed_windowed, circuit.closed_timed]
+        assert passing == circuit.passing == doors.pop(door)
+        assert [0, 0] == doors
 
     # -------------------------------------------------------------------------- reading
     def refused_at_the_door(self):
@@ -492,7 +524,7 @@ class WholeCircuit(RuleBasedStateMachine):
 
     def last_end(self, model):
         """Where the current streak begins in the history."""
-        ends = (SUCCESS, ANSWERED) if self.config.answered == "reset" else (SUCCESS,)
+        ends = (SUCCESS, SLOW, ANSWERED) if self.config.answered == "reset" else (SUCCESS, SLOW)
         return max((at + 1 for at, (_, v) in enumerate(model.history) if v in ends), default=0)
 
     def read_events(self):
@@ -539,9 +571,10 @@ def test_a_rate_is_exact(trip, start, calls):
     for gap, verdict, straight in calls:
         now += gap
         if straight:
-            pass_straight(circuit, circuit.closed_windowed, verdict, now)
+            pass_straight(circuit, circuit.passing, verdict, now)
         else:
-            circuit.settle(circuit.acquire(now=now), verdict, TRANSIENT, now=now)
+            told, took = said(config, verdict)
+            circuit.settle(circuit.acquire(now=now), told, TRANSIENT, took=took, now=now)
         if verdict is not NEUTRAL:
             history.append((now, verdict))
         expected = bool(history) and verdict is not NEUTRAL and opens(config, history)
@@ -578,7 +611,8 @@ def test_strikes_equal_records(config, calls):
     straight, asked, now = Circuit(config), Circuit(config), 0.0
     for seconds, verdict, fault in calls:
         now += seconds
-        episode = straight.closed or straight.closed_windowed
+        episode = straight.passing
+        told, took = said(config, verdict)
         permit = asked.acquire(now=now)
         if episode:
             pass_straight(straight, episode, verdict, now, fault)
@@ -586,9 +620,9 @@ def test_strikes_equal_records(config, calls):
             other = straight.acquire(now=now)
             assert type(permit) is type(other)
             if isinstance(other, Permit):
-                straight.settle(other, verdict, None if verdict is SUCCESS else fault, now=now)
+                straight.settle(other, told, None if told is SUCCESS else fault, took=took, now=now)
         if isinstance(permit, Permit):
-            asked.settle(permit, verdict, None if verdict is SUCCESS else fault, now=now)
+            asked.settle(permit, told, None if told is SUCCESS else fault, took=took, now=now)
 
         assert moment(asked, now) == moment(straight, now)
         assert asked.events == straight.events
@@ -609,12 +643,12 @@ def test_which_successes_may_skip(limit, answered, calls):
     history = []
     for way, verdict in calls:
         if way == "late":
-            circuit.settle(old.pop(), verdict, TRANSIENT)
+            circuit.settle(old.pop(), said(config, verdict)[0], TRANSIENT)
         else:
             if way == "straight":
                 pass_straight(circuit, circuit.closed, verdict, 0.0)
             else:
-                circuit.settle(circuit.acquire(), verdict, TRANSIENT)
+                circuit.settle(circuit.acquire(), said(config, verdict)[0], TRANSIENT)
             if verdict is not NEUTRAL:
                 history.append((0.0, verdict))
                 if opens(config, history):
@@ -654,7 +688,8 @@ def test_the_same_story_twice(config, script):
             now += seconds
             permit = circuit.acquire(now=now)
             if isinstance(permit, Permit):
-                circuit.settle(permit, verdict, fault, now=now)
+                told, took = said(config, verdict)
+                circuit.settle(permit, told, fault, took=took, now=now)
         return repr(circuit.events)
 
     assert told() == told()
