@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from resilience._core import events as ev
-from resilience._core.moving import Moving
+from resilience._core.operated import Operated
 from resilience._core.permit import Permit
 from resilience._core.transitions import Input
 from resilience._core.trip import Strikes
@@ -31,13 +31,14 @@ from resilience._words import BreakerMode, CircuitState, ProbeEnd, Verdict
 
 if TYPE_CHECKING:
     from resilience._core.faults import Fault
+    from resilience._core.ramp import Ramp
 
 CLOSED, OPEN = CircuitState.CLOSED, CircuitState.OPEN
-FORCED, DISABLED, SHADOW = BreakerMode.FORCED, BreakerMode.DISABLED, BreakerMode.SHADOW
+DISABLED, SHADOW = BreakerMode.DISABLED, BreakerMode.SHADOW
 SUCCESS, FAILURE, NEUTRAL = Verdict.SUCCESS, Verdict.FAILURE, Verdict.NEUTRAL
 
 
-class Circuit(Moving):
+class Circuit(Operated):
     """One breaker's machine. `now` is monotonic seconds, `time_ns` the wall clock for records.
 
     Both come last everywhere, `took` (seconds from the attempt's beginning to its result) before
@@ -55,13 +56,29 @@ class Circuit(Moving):
     # ------------------------------------------------------------------------------------------------ asking
     def acquire(self, lease: float = 0.0, now: float = 0.0, time_ns: int = 0) -> Permit | float:
         """A permit for one attempt, or the seconds it is refused for. The only thing that takes a probe."""
-        if self._state is CLOSED:
+        if self._state is not CLOSED:
+            answer = self._acquire_probe(lease, now, time_ns)
+        elif self._ramp is None:
             return Permit(self.episode, exempt=self._mode is DISABLED)
-        answer = self._acquire_probe(lease, now, time_ns)
+        else:
+            answer = self._acquire_on(self._ramp, now)
         if self._mode is SHADOW and not isinstance(answer, Permit):
             self.totals.would_refuse += 1
             return Permit(self.episode, exempt=True)
         return answer
+
+    def _acquire_on(self, ramp: Ramp, now: float) -> Permit | float:
+        """A permit where the ramp's share allows it, else the rest of the ramp."""
+        left = ramp.left(now)
+        if left:
+            self._credit += ramp.share(now)
+            if self._credit < 1.0:
+                return left
+            self._credit -= 1.0
+        else:
+            self._ramp = None
+            self._store()
+        return Permit(self.episode)
 
     def _acquire_probe(self, lease: float, now: float, time_ns: int) -> Permit | float:
         if self._state is OPEN:
@@ -240,63 +257,6 @@ class Circuit(Moving):
             self._move(Input.PROBES_SUCCEEDED, now, time_ns)
         else:
             self._store()
-
-    # ------------------------------------------------------------------------------------------------ an operator's acts
-    def reset(self, reason: str | None = None, actor: str | None = None, now: float = 0.0, time_ns: int = 0) -> bool:
-        """Close, forget the figures, lift a forced opening; False and no change when closed already."""
-        if self._state is CLOSED:
-            return False
-        self.last_failure = None
-        self._mode = self._own_mode()
-        self._move(Input.RESET, now, time_ns, reason=reason, actor=actor)
-        return True
-
-    def force_open(
-        self,
-        reason: str | None = None,
-        seconds: float | None = None,
-        actor: str | None = None,
-        now: float = 0.0,
-        time_ns: int = 0,
-    ) -> None:
-        """Open until `enable` or `reset`, or for `seconds` and then as after any cooldown."""
-        self._mode = FORCED
-        self.open_for = seconds
-        self._move(Input.FORCED, now, time_ns, reason=reason, actor=actor)
-
-    def disable(self, reason: str | None = None, actor: str | None = None, now: float = 0.0, time_ns: int = 0) -> None:
-        """Let everything pass and count nothing, until `enable`."""
-        if self._mode is not DISABLED:
-            self._mode = DISABLED
-            self._move(Input.DISABLED, now, time_ns, reason=reason, actor=actor)
-
-    def enable(self, actor: str | None = None, now: float = 0.0, time_ns: int = 0) -> None:
-        """End a forced opening or a disabling: closed, with fresh figures."""
-        if self._mode is FORCED or self._mode is DISABLED:
-            self._mode = self._own_mode()
-            self._move(Input.ENABLED, now, time_ns, actor=actor)
-
-    def clear(self, now: float = 0.0, time_ns: int = 0) -> None:
-        """Back to the very beginning, silently: what a test asks for between two cases."""
-        self.totals.zero()
-        self.last_failure = None
-        self.events.clear()
-        self._probes.clear()
-        self._state, self._mode, self._opened_ns, self._changed_ns = CLOSED, self._own_mode(), None, time_ns
-        # A permit of before must stay late, so episodes never repeat.
-        self.episode += 1
-        self._trip = self._trip.renewed(0)
-        self._store()
-
-    def abandon_probes(self, now: float = 0.0, time_ns: int = 0) -> None:
-        """Give back every probe: in a forked child the parent's are nobody's."""
-        self._drop_probes(ProbeEnd.ABANDONED)
-        self._store()
-
-    def publish(self, published: bool, now: float = 0.0, time_ns: int = 0) -> None:
-        """Whether the straight path may pass without asking; off under a test clock."""
-        self._published = published
-        self._store()
 
     # ------------------------------------------------------------------------------------------------ small things
     def _count_success(self, took: float) -> bool:

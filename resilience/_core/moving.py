@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from resilience._core import events as ev
 from resilience._core.published import Published
+from resilience._core.ramp import FIRST_CREDIT, Ramp
 from resilience._core.totals import Totals
 from resilience._core.transitions import MANUAL, TRANSITIONS, Input
 from resilience._words import BreakerMode, CircuitState, ProbeEnd
@@ -46,6 +47,7 @@ class Moving(Published):
         held = self._held_at(cause, now) if before is CLOSED and after is not CLOSED else None
         self._drop_probes(ProbeEnd.RESET if cause in MANUAL else ProbeEnd.ABANDONED)
         self._probe_successes = 0
+        self._ramp = None
         if after is OPEN:
             self._close_door()
             if cause is not Input.FORCED:
@@ -53,6 +55,10 @@ class Moving(Published):
             self._opened_at, self._opened_ns = now, time_ns
         elif after is CLOSED:
             self._opened_ns = None
+            # Not where an operator closes it: who does that means it.
+            if cause is Input.PROBES_SUCCEEDED and self._config.ramp is not None:
+                self._ramp = Ramp(now, self._config.ramp, time_ns + round(self._config.ramp * 1e9))
+                self._credit = FIRST_CREDIT
             self._trip = self._trip.renewed(self._successes())
         elif self._mode is FORCED:
             # A forced opening with an end has come to it.

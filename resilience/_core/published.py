@@ -22,6 +22,7 @@ from resilience._words import BreakerMode, CircuitState
 if TYPE_CHECKING:
     from resilience._core.config import BreakerConfig
     from resilience._core.permit import Permit
+    from resilience._core.ramp import Ramp
     from resilience._core.trip import Figures, Streak, TripMachine
 
 CLOSED, OPEN = CircuitState.CLOSED, CircuitState.OPEN
@@ -38,11 +39,13 @@ class Published:
     __slots__ = (
         "_changed_ns",
         "_config",
+        "_credit",
         "_mode",
         "_opened_at",
         "_opened_ns",
         "_probes",
         "_published",
+        "_ramp",
         "_state",
         "_trip",
         "_unstruck",
@@ -74,6 +77,8 @@ class Published:
         self._changed_ns = time_ns
         self._probes: list[Permit] = []
         self._published = True
+        self._ramp: Ramp | None = None
+        self._credit = 0.0
         self.open_for: float | None = 0.0
         self.episode = 1
         self._unstruck = Unstruck()
@@ -94,13 +99,15 @@ class Published:
             self._opened_ns,
             self._changed_ns,
             tuple(self._probes),
+            self._ramp,
             self._trip.held if closed else held or self.view.held,
         )
         # Not under a test clock, whose time others must not compare with the system's.
         refusing = self._state is OPEN and self._mode is not SHADOW and self._published
         self.open_span = FOREVER if self.open_for is None else self.open_for
         self.open_until = self._opened_at + self.open_span if refusing else -FOREVER
-        plain = self.episode if closed and self._mode in BY_ITSELF and self._published else 0
+        passing = closed and self._mode in BY_ITSELF and self._ramp is None and self._published
+        plain = self.episode if passing else 0
         if not self._windowed:
             self.closed = plain
         elif self.slow_from == NEVER:

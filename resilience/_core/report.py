@@ -40,6 +40,7 @@ class BreakerStatus(Record):
         late_results: results that came after the episode or the lease they belonged to.
         last_failure: survives a recovery, cleared by `reset`.
         would_refuse_total: what a breaker in shadow mode would have refused.
+        ramp_until: when a circuit that has closed by its probes lets everything through again; None outside of a ramp.
         slow_total: successes that took too long, which `successes_total` includes.
     """
 
@@ -71,6 +72,7 @@ class BreakerStatus(Record):
     slow_calls: int = 0
     slow_rate: float | None = None
     slow_total: int = 0
+    ramp_until: int | None = None
 
     def __hash__(self) -> int:
         # A mapping has none: equal statuses have at least these in common.

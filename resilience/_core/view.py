@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from resilience._core.permit import Permit
+    from resilience._core.ramp import Ramp
     from resilience._core.trip import Held
 
 FOREVER = math.inf
@@ -28,12 +29,14 @@ class View(NamedTuple):
     opened_ns: int | None
     changed_ns: int
     probes: tuple[Permit, ...]
+    ramp: Ramp | None
     held: Held
 
     def refusal(self, now: float, limit: int) -> float | None:
         """Seconds for which an acquire would be refused (`FOREVER`: until an operator acts), None if it would not.
 
-        `limit` is the number of probes a half-open circuit lets go at one time.
+        `limit` is the number of probes a half-open circuit lets go at one time. What a ramp
+        does with a call is decided when it asks, so nobody can foresee it.
         """
         if self.state is CircuitState.CLOSED or self.mode in _NEVER_REFUSING:
             return None

@@ -57,7 +57,10 @@ class CircuitBreaker(AttemptedCircuit):
         return self.circuit.view.state
 
     def is_open(self) -> bool:
-        """Whether a call at this moment would be refused. Pure: takes no probe, changes nothing."""
+        """Whether a call at this moment would be refused. Pure: takes no probe, changes nothing.
+
+        False during a ramp, of which nobody can foresee whom it lets through.
+        """
         circuit = self.circuit
         if circuit.passing:
             return False

@@ -65,6 +65,7 @@ def _read(breaker: CircuitBreaker) -> BreakerStatus:
         late_accepted=totals.late_accepted,
         would_refuse_total=totals.would_refuse,
         slow_total=totals.slow,
+        ramp_until=None if view.ramp is None or not view.ramp.left(now) else view.ramp.ends_ns,
         last_failure=_last_failure(circuit.last_failure),
     )
 

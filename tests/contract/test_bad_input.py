@@ -157,9 +157,9 @@ def test_breaker_config_trip(value):
     refused("trip", BreakerConfig, value)
 
 
-@pytest.mark.parametrize("value", [1, 1.0, True, "x", Odd()], ids=named)
-def test_breaker_config_ramp_is_not_there_yet(value):
-    """Issue 2, Build 4: a signature that a later issue fills raises until then."""
+@pytest.mark.parametrize("value", [0, -1.0, True, "x", NAN, INF, 10**400, Odd()], ids=named)
+def test_breaker_config_ramp(value):
+    """Section 3: seconds > 0, or None."""
     refused("ramp", BreakerConfig, ramp=value)
 
 

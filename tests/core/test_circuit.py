@@ -1072,7 +1072,7 @@ def test_a_new_circuit():
     """It begins closed, never opened, last changed when it was made."""
     circuit = Circuit(BreakerConfig(), "db", time_ns=5)
 
-    assert (CLOSED, NORMAL, 1, 0.0, 0.0, None, 5, ()) == circuit.view[:-1]
+    assert (CLOSED, NORMAL, 1, 0.0, 0.0, None, 5, (), None) == circuit.view[:-1]
     assert Figures(0, 0, None) == figures(circuit, 0)
 
 

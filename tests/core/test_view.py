@@ -23,7 +23,7 @@ def probe(leased_at, lease):
 
 
 def view(state, mode=NORMAL, *, open_for=30.0, probes=()):
-    return View(state, mode, 2, 100.0, open_for, 0, 0, tuple(probes), NOTHING)
+    return View(state, mode, 2, 100.0, open_for, 0, 0, tuple(probes), None, NOTHING)
 
 
 @pytest.mark.parametrize("mode", [NORMAL, DISABLED, SHADOW])

@@ -43,7 +43,7 @@ class Reference:
         self.config, self.own_mode = config, SHADOW if config.shadow else NORMAL
         self.state, self.mode, self.episode, self.changed_ns = CLOSED, self.own_mode, 1, round(now * 1e9)
         self.opened_at = self.opened_ns = self.open_for = self.frozen = self.last_failure = None
-        self.results, self.probes, self.good_probes = [], [], 0
+        self.results, self.probes, self.good_probes, self.ramp_from = [], [], 0, None
         self.totals = dict.fromkeys(TOTALS, 0)
 
     def figures(self, now):
@@ -84,7 +84,7 @@ class Reference:
         """Begin a new episode: by results, by time, or by an operator."""
         self.frozen = self.figures(now)
         self.totals["released"] += len(self.probes)
-        self.results, self.probes, self.good_probes = [], [], 0
+        self.results, self.probes, self.good_probes, self.ramp_from = [], [], 0, None
         self.state, self.changed_ns, self.episode = state, round(now * 1e9), self.episode + 1
         if state is not HALF_OPEN:
             self.opened_at, self.open_for, self.opened_ns = now, open_for, self.changed_ns if state is OPEN else None
@@ -108,9 +108,23 @@ class Reference:
         """The same for a caller: a breaker in shadow refuses nothing."""
         return None if self.mode is SHADOW else self.wait(now)
 
+    def ramp_left(self, now):
+        """Seconds until everything passes again after a closing by probes; 0 outside of a ramp."""
+        return 0 if self.ramp_from is None else max(0, self.config.ramp - (now - self.ramp_from))
+
+    def wait_on_ramp(self, now):
+        """The rest of the ramp, where this ask does not pass; each adds its share, and whoever makes it whole passes."""
+        left = self.ramp_left(now)
+        if left:
+            self.credit += (now - self.ramp_from) / self.config.ramp
+            if self.credit < 1:
+                return left
+            self.credit -= 1
+        return None
+
     def ask(self, now):
         """A slip, or the seconds of the refusal."""
-        wait = self.wait(now)
+        wait = self.wait_on_ramp(now) if self.state is CLOSED else self.wait(now)
         if wait is not None and self.mode is not SHADOW:
             return wait
         self.totals["would_refuse"] += wait is not None
@@ -155,6 +169,7 @@ class Reference:
             self.good_probes += 1
             if self.good_probes >= self.config.half_open_successes:
                 self.move(CLOSED, now)
+                self.ramp_from, self.credit = now if self.config.ramp else None, 1
 
     def reset(self, now):
         if self.state is CLOSED:
@@ -181,4 +196,5 @@ class Reference:
             due = self.opened_ns + round(self.open_for * 1e9)
         retry_after = (None if self.state is CLOSED else 0.0) if wait is None else None if wait == inf else wait
         about = wait is not None, self.state, self.mode, *self.figures(now), self.opened_ns, self.changed_ns, due
-        return (*about, retry_after, *self.totals.values(), self.last_failure)
+        until = self.changed_ns + round(self.config.ramp * 1e9) if self.ramp_left(now) else None
+        return (*about, retry_after, *self.totals.values(), until, self.last_failure)

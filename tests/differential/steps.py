@@ -87,4 +87,5 @@ def some_config(rng, mode):
         max_cooldown=pick((4.0, 6.0)),
         honour_retry_after=pick((True, True, False)),
         shadow=pick((False, False, False, True)),
+        ramp=pick((None, None, 0.5, 4.0)),
     )

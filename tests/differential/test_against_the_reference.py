@@ -48,7 +48,7 @@ FIELDS = (
     *("opened_at", "last_state_change", "next_half_open_at", "retry_after"),
     *("rejected_total", "bypassed_total", "successes_total", "failures_total", "answered_total"),
     *("probes_started", "probes_succeeded", "probes_failed", "probes_released"),
-    *("late_results", "late_accepted", "would_refuse_total", "slow_total"),
+    *("late_results", "late_accepted", "would_refuse_total", "slow_total", "ramp_until"),
 )
 read_fields = itemgetter(*FIELDS)
 

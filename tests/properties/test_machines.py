@@ -111,6 +111,8 @@ class Model:
     frozen: Figures | None = None
     probes: list = field(default_factory=list)
     good_probes: int = 0
+    ramp_from: float | None = None
+    credit: float = 0.0
     counts: Tally = field(default_factory=Tally)
     moves: list = field(default_factory=list)
 
@@ -130,7 +132,9 @@ class Model:
         if self.state is CLOSED and after is not CLOSED:
             self.frozen = held
         self.counts["released"] += len(self.probes)
-        self.probes, self.good_probes, self.history = [], 0, []
+        self.probes, self.good_probes, self.history, self.ramp_from = [], 0, [], None
+        if cause is Input.PROBES_SUCCEEDED and self.config.ramp:
+            self.ramp_from, self.credit = now, 1.0
         if after is OPEN:
             self.opened_at, self.open_for = now, open_for
         self.state = after
@@ -145,7 +149,11 @@ class Model:
     def acquire(self, lease, now):
         """A ticket, or the wait of the refusal."""
         if self.state is CLOSED:
-            return Ticket(self.episode, exempt=self.mode is DISABLED)
+            wait = self.ramp_wait(now)
+            if wait is not None and self.mode is not SHADOW:
+                return wait
+            self.counts["would_refuse"] += wait is not None
+            return Ticket(self.episode, exempt=self.mode is DISABLED or wait is not None)
         if self.state is OPEN and self.open_for is not None and now - self.opened_at >= self.open_for:
             self.move(Input.COOLED, now)
             self.mode = self.own_mode if self.mode is FORCED else self.mode
@@ -165,6 +173,20 @@ class Model:
             self.counts["would_refuse"] += 1
             return Ticket(self.episode, exempt=True)
         return wait
+
+    def ramp_wait(self, now):
+        """The rest of the ramp for an ask that it does not let through."""
+        if self.ramp_from is None:
+            return None
+        gone = now - self.ramp_from
+        if gone >= self.config.ramp:
+            self.ramp_from = None
+            return None
+        self.credit += gone / self.config.ramp
+        if self.credit < 1:
+            return self.config.ramp - gone
+        self.credit -= 1
+        return None
 
     def settle(self, ticket, verdict, fault, now):
         if ticket.settled or ticket.exempt:
@@ -291,6 +313,7 @@ configs = st.builds(
     max_cooldown=st.sampled_from([4.0, 6.0]),
     honour_retry_after=st.booleans(),
     shadow=st.sampled_from([False, False, False, True]),
+    ramp=st.sampled_from([None, None, 0.75, 6.0]),
 )
 # Exact in binary, so that a wait added to a time is that time later.
 steps = st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.75, 4.0, 8.0])
@@ -328,7 +351,8 @@ class WholeCircuit(RuleBasedStateMachine):
         at_the_door = self.refused_at_the_door()
         permit, ticket = self.circuit.acquire(lease, now=self.now), self.model.acquire(lease, self.now)
         if not isinstance(permit, Permit):
-            assert ticket == permit == foreseen
+            assert ticket == permit
+            assert foreseen == (None if self.model.state is CLOSED else permit)
             return None
         assert foreseen is None
         assert not at_the_door
@@ -390,7 +414,7 @@ class WholeCircuit(RuleBasedStateMachine):
             if pair is not None:
                 self.report(*pair, verdict, fault)
 
-    @precondition(lambda self: self.model.state is CLOSED and self.model.mode is not DISABLED)
+    @precondition(lambda self: self.model.state is CLOSED and self.model.mode is not DISABLED and not self.config.ramp)
     @rule(target=flights, fault=faults)
     def an_outage(self, fault):
         """I5: with nothing else in the window it opens at the N-th failure at the latest."""
@@ -510,7 +534,8 @@ class WholeCircuit(RuleBasedStateMachine):
         circuit, model = self.circuit, self.model
         refusing = model.state is OPEN and model.mode is not SHADOW and circuit.refusal(self.now) is not None
         assert refusing is self.refused_at_the_door()
-        passing = model.episode if model.state is CLOSED and model.mode in (NORMAL, SHADOW) else 0
+        deciding = model.state is CLOSED and model.mode in (NORMAL, SHADOW) and model.ramp_from is None
+        passing = model.episode if deciding else 0
         trip = self.config.trip
         door = 0 if isinstance(trip, Consecutive) else 1 if trip.slow_call is None else 2
         doors = [circuit.closed, circuit.closed_windowed, circuit.closed_timed]
@@ -534,6 +559,12 @@ class WholeCircuit(RuleBasedStateMachine):
                 self.moves.append((event.before, event.after, event.cause))
             else:
                 self.probe_events[type(event)] += 1
+
+    @invariant()
+    def ramps_agree(self):
+        """A ramp begins with a closing by probes, and only then."""
+        ramp = self.circuit.view.ramp
+        assert self.model.ramp_from == (None if ramp is None else ramp.began)
 
     def teardown(self):
         """I7: with a healthy downstream it is closed within cooldown, lease and `half_open_successes` calls."""
