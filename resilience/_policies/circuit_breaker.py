@@ -165,29 +165,56 @@ class CircuitBreaker(AttemptedCircuit):
 
     # ------------------------------------------------------------------------------------------------ an operator's acts
     def reset(self, *, reason: str | None = None, actor: str | None = None) -> bool:
-        """Close the circuit, forget its figures, lift a forced opening.
+        """Close the circuit, forget its figures, lift a forced opening; without a ramp.
+
+        Args:
+            reason, actor: why, and by whom, for events and logs.
 
         Returns:
             True; or False, with nothing changed, where it was closed already.
+
+        Raises:
+            ConfigurationError: a reason or actor that is no text, or an empty one.
         """
+        _check_texts(reason=reason, actor=actor)
         done = self._section(self.circuit.reset, reason, actor)
         return done is not False
 
     def force_open(self, reason: str, *, seconds: float | None = None, actor: str | None = None) -> None:
-        """Refuse everything: until `enable` or `reset`, or for `seconds` and then as after any cooldown."""
+        """Refuse everything: until `enable` or `reset`, or for `seconds` and then as after any cooldown.
+
+        Args:
+            reason: why; for events and logs.
+            seconds: how long (> 0); None (default) until an operator ends it.
+            actor: by whom.
+
+        Raises:
+            ConfigurationError: no reason, or a value out of its range.
+        """
         faults = Faults()
         faults.text("reason", reason)
         if seconds is not None:
             seconds = faults.seconds("seconds", seconds)
+        faults.text_or_none("actor", actor)
         faults.raise_any()
         self._section(self.circuit.force_open, reason, seconds, actor)
 
     def disable(self, *, reason: str | None = None, actor: str | None = None) -> None:
-        """Let everything pass and count nothing, until `enable`."""
+        """Let everything pass and count nothing, until `enable`.
+
+        Raises:
+            ConfigurationError: a reason or actor that is no text, or an empty one.
+        """
+        _check_texts(reason=reason, actor=actor)
         self._section(self.circuit.disable, reason, actor)
 
     def enable(self, *, actor: str | None = None) -> None:
-        """End a forced opening or a disabling: closed, with fresh figures."""
+        """End a forced opening or a disabling: closed, with fresh figures and without a ramp.
+
+        Raises:
+            ConfigurationError: an actor that is no text, or an empty one.
+        """
+        _check_texts(actor=actor)
         self._section(self.circuit.enable, actor)
 
     # ------------------------------------------------------------------------------------------------ identity
@@ -204,3 +231,10 @@ class CircuitBreaker(AttemptedCircuit):
         if self._home is None:
             raise TypeError(f"circuit breaker {self.name!r} belongs to no registry that could be found again")
         return self._home, (self.name, self.config)
+
+
+def _check_texts(**given: object) -> None:
+    faults = Faults()
+    for name, value in given.items():
+        faults.text_or_none(name, value)
+    faults.raise_any()

@@ -163,6 +163,25 @@ def test_breaker_config_ramp(value):
     refused("ramp", BreakerConfig, ramp=value)
 
 
+@pytest.mark.parametrize("act", ["reset", "disable", "enable", "force_open"])
+@pytest.mark.parametrize("who", ["breaker", "reference"])
+@pytest.mark.parametrize("value", ["", "  ", 5, b"ann", Odd()], ids=named)
+def test_who_acts_and_why_are_texts(registry, act, who, value):
+    """Section 4: an act is told with its actor and reason; nothing happens where they say nothing."""
+    shared = registry.breaker("acts", BreakerConfig())
+    target = shared if who == "breaker" else breaker("acts", registry=registry)
+    if act == "force_open":
+        refused("actor", target.force_open, "drill", actor=value)
+        refused("reason", target.force_open, value)
+    else:
+        refused("actor", getattr(target, act), actor=value)
+    if act in ("reset", "disable"):
+        refused("reason", getattr(target, act), reason=value)
+    status = shared.status()
+
+    assert ("closed", "normal") == (status.state.value, status.mode.value)
+
+
 def test_max_cooldown_below_cooldown():
     """Section 3: max_cooldown < cooldown is refused."""
     refused("max_cooldown", BreakerConfig, cooldown=10, max_cooldown=9)

@@ -116,8 +116,7 @@ class Real:
 
     def _passes(self, episode):
         circuit = self.circuit
-        closed = circuit.closed or circuit.closed_windowed
-        return closed == episode and circuit.streak.strikes.clean == episode and self.now < circuit.edge
+        return circuit.passing == episode == circuit.clean and self.now < circuit.edge
 
     def _plain(self, verdict):
         self._report(self._find(lambda permit: not permit.probe and permit.episode == self.circuit.episode), verdict)
@@ -206,7 +205,7 @@ class Real:
     def door(self):
         """What compiled wrappers read: whether they may pass, and until when they are refused."""
         circuit = self.circuit
-        return circuit.closed or circuit.closed_windowed, circuit.open_until - self.now
+        return circuit.passing, circuit.open_until - self.now
 
 
 def expected(setting, state):
