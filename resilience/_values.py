@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from typing import ParamSpec
 
+    from resilience._core.config import BreakerConfig
     from resilience._core.report import BreakerStatus
     from resilience._policies.circuit_breaker import CircuitBreaker
     from resilience._policies.guard import Block
@@ -95,6 +96,10 @@ class BreakerRef(BreakerPolicy):
     def enable(self, *, actor: str | None = None) -> None:
         """End a forced opening or a disabling."""
         self.breaker.enable(actor=actor)
+
+    def reconfigure(self, config: BreakerConfig, *, actor: str | None = None) -> None:
+        """Give the shared breaker other settings; those of this reference are what it would be registered with."""
+        self.breaker.reconfigure(config, actor=actor)
 
 
 class Retry(RetryPolicy):

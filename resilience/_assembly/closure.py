@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from resilience._core.deadline import fixed_deadline
 from resilience._core.faults import Fault, FaultKind
-from resilience._core.trip import NEVER
+from resilience._core.tripping import NEVER
 from resilience._engine.source import Shape
 from resilience._policies.lane import classified_lane, failure_lane, front_door
 from resilience._policies.retry_budget import OVER

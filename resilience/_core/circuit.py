@@ -51,7 +51,7 @@ class Circuit(Operated):
     # ------------------------------------------------------------------------------------------------ reading
     def refusal(self, now: float) -> float | None:
         """Seconds for which an acquire would be refused, None if it would not. Pure: reads the view, takes nothing."""
-        return self.view.refusal(now, self._config.half_open_probes)
+        return self.view.refusal(now)
 
     # ------------------------------------------------------------------------------------------------ asking
     def acquire(self, lease: float = 0.0, now: float = 0.0, time_ns: int = 0) -> Permit | float:
@@ -166,46 +166,58 @@ class Circuit(Operated):
         else:
             self._store_figures()
 
-    def strike(self, episode: int, fault: Fault, time_ns: int) -> bool | None:
+    def strike(self, episode: int, fault: Fault, time_ns: int) -> int | None:
         """Count one more failure of a plain streak without the lock, as the straight path counts successes.
 
         Returns:
-            False: counted, and nothing else to do. True: it reaches the limit: `strike_out`
-            is to be called under the lock, which counts it. None: not counted; report it
-            with `record`.
+            0: counted, and nothing else to do. More: it is the strike of this number and
+            reaches the limit: `strike_out` is to be called under the lock, which counts
+            it. None: not counted; report it with `record`.
         """
-        strikes = self.streak.strikes
+        streak = self.streak
+        strikes = streak.strikes
         # Looked at after the strikes: if the episode has gone on, they belong to the past.
-        if self.closed != episode or not strikes.limit:
+        if self.closed != episode or not streak.limit:
             return None
-        reached = next(strikes.ticks) >= strikes.limit
+        number = next(strikes.ticks)
+        reached = number >= streak.limit
         strikes.clean = 0
         if reached:
             # Of those that get here at once, one opens and the others are late.
-            return True
+            return number
         next(self.totals.failures.ticks)
         self.last_failure = (fault, time_ns)
-        return False
+        return 0
 
     def end_streak(self, episode: int) -> bool:
         """Count a success that ends a plain streak, without the lock; False if it is to be reported with `record`."""
         # Looked at before the door: the streak of an episode that is over may be ended, it reaches nobody.
         streak = self.streak
-        limit = streak.strikes.limit
-        if self.closed != episode or not limit:
+        if self.closed != episode or not streak.limit:
             return False
         next(self.totals.successes.ticks)
-        streak.strikes = Strikes(limit, episode)
+        streak.strikes = Strikes(episode)
         return True
 
-    def strike_out(self, episode: int, fault: Fault | None = None, now: float = 0.0, time_ns: int = 0) -> None:
-        """Count the strike that reached the limit, and open for it; one that was beaten to it is late."""
-        if episode == self.episode:
+    def strike_out(
+        self, episode: int, number: int, fault: Fault | None = None, now: float = 0.0, time_ns: int = 0
+    ) -> None:
+        """Count the strike that reached the limit, and open for it; one that was beaten to it is late.
+
+        Its `number` is judged by the limit that holds now: the settings may have changed in between.
+        """
+        streak = self._trip.streak
+        if episode != self.episode:
+            self._late(episode, FAILURE, accepted=False)
+        elif streak is None:
+            self.record(episode, FAILURE, fault, 0.0, now, time_ns)
+        else:
             self.totals.failures.tick()
             self._note(fault, time_ns)
-            self._move(Input.TRIPPED, now, time_ns, fault)
-        else:
-            self._late(episode, FAILURE, accepted=False)
+            if number >= streak.limit:
+                self._move(Input.TRIPPED, now, time_ns, fault)
+            else:
+                self._store_figures()
 
     def _settle_probe(
         self,

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from resilience._core.checks import Faults
 from resilience._core.record import spelled
-from resilience._core.trip import Consecutive, Trip
+from resilience._core.trip import Consecutive
 from resilience._core.window import FailureRate
 from resilience._words import FaultKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from resilience._core.tripping import Trip
 
 TRIPPING = (FaultKind.TRANSIENT, FaultKind.DOWNSTREAM)
 MAY_TRIP = (*TRIPPING, FaultKind.INTERNAL)

@@ -124,6 +124,13 @@ class ConfigConflict(Event):
     differences: tuple[str, ...]
 
 
+class Reconfigured(Event):
+    """An operator gave a live breaker other settings: each difference as `cooldown: 5.0, not 30.0`, the new value first."""
+
+    differences: tuple[str, ...]
+    actor: str | None = None
+
+
 class SinkFailed(Event):
     """A listener raised; it is counted and goes on being called."""
 

@@ -14,7 +14,7 @@ from resilience._words import BreakerMode, CircuitState, ProbeEnd
 if TYPE_CHECKING:
     from resilience._core.config import BreakerConfig
     from resilience._core.faults import Fault
-    from resilience._core.trip import Figures
+    from resilience._core.tripping import Figures
 
 CLOSED, OPEN = CircuitState.CLOSED, CircuitState.OPEN
 NORMAL, FORCED, SHADOW = BreakerMode.NORMAL, BreakerMode.FORCED, BreakerMode.SHADOW

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from resilience._core import events as ev
 from resilience._core.moving import Moving
+from resilience._core.published import BY_ITSELF
 from resilience._core.transitions import Input
 from resilience._words import BreakerMode, CircuitState, ProbeEnd
+
+if TYPE_CHECKING:
+    from resilience._core.config import BreakerConfig
 
 CLOSED = CircuitState.CLOSED
 FORCED, DISABLED = BreakerMode.FORCED, BreakerMode.DISABLED
@@ -48,6 +55,25 @@ class Operated(Moving):
         if self._mode is FORCED or self._mode is DISABLED:
             self._mode = self._own_mode()
             self._move(Input.ENABLED, now, time_ns, actor=actor)
+
+    def reconfigure(self, config: BreakerConfig, actor: str | None = None, now: float = 0.0, time_ns: int = 0) -> None:
+        """Go on with other settings; state, episode, probes and an operator's mode stay, and what is held as far as it fits.
+
+        Nothing opens or closes by it: the next result is judged by the new settings.
+        """
+        before = self._config
+        differences = config.differences(before)
+        if not differences:
+            return
+        # First the door, as for a move: what has passed it under the old settings reports under the lock.
+        self._close_door()
+        self._configure(config)
+        if config.trip != before.trip and not self._trip.adjust(config.trip, now, self._successes()):
+            self._trip = config.trip.machine().renewed(self._successes())
+        if self._mode in BY_ITSELF:
+            self._mode = self._own_mode()
+        self._store()
+        self.events.append(ev.Reconfigured(name=self._name, differences=differences, actor=actor))
 
     def clear(self, now: float = 0.0, time_ns: int = 0) -> None:
         """Back to the very beginning, silently: what a test asks for between two cases."""

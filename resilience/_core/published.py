@@ -15,15 +15,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from resilience._core.trip import NEVER, Unstruck
+from resilience._core.faults import Fault, verdict_of
+from resilience._core.trip import Unstruck
+from resilience._core.tripping import NEVER
 from resilience._core.view import FOREVER, View
-from resilience._words import BreakerMode, CircuitState
+from resilience._words import BreakerMode, CircuitState, FaultKind
 
 if TYPE_CHECKING:
     from resilience._core.config import BreakerConfig
     from resilience._core.permit import Permit
     from resilience._core.ramp import Ramp
-    from resilience._core.trip import Figures, Streak, TripMachine
+    from resilience._core.trip import Streak
+    from resilience._core.tripping import Figures, TripMachine
 
 CLOSED, OPEN = CircuitState.CLOSED, CircuitState.OPEN
 NORMAL, SHADOW = BreakerMode.NORMAL, BreakerMode.SHADOW
@@ -31,6 +34,7 @@ BY_ITSELF = frozenset({NORMAL, SHADOW})
 """The modes in which the machine decides, and an operator does not."""
 
 _new_tuple = tuple.__new__
+_PLAIN_FAULTS = [(kind, Fault(kind)) for kind in FaultKind]
 
 
 class Published:
@@ -50,6 +54,7 @@ class Published:
         "_trip",
         "_unstruck",
         "_windowed",
+        "by_kind",
         "clean_windowed",
         "closed",
         "closed_timed",
@@ -66,10 +71,8 @@ class Published:
     )
 
     def __init__(self, config: BreakerConfig, time_ns: int) -> None:
-        self._config = config
+        self._configure(config)
         self._trip: TripMachine = config.trip.machine()
-        self._windowed = config.trip.windowed
-        self.slow_from = config.trip.slow_from
         self._mode = SHADOW if config.shadow else NORMAL
         self._state = CLOSED
         self._opened_at = 0.0
@@ -87,6 +90,17 @@ class Published:
         self._close_door()
         self._store()
 
+    def _configure(self, config: BreakerConfig) -> None:
+        """Take over settings, and what is worked out from them once."""
+        self._config = config
+        self._windowed = config.trip.windowed
+        self.slow_from = config.trip.slow_from
+        # What the most frequent faults mean, those that say nothing but their kind.
+        self.by_kind = {
+            kind: verdict_of(fault, trip_on=config.trip_kinds, trip_on_status=config.trip_statuses)
+            for kind, fault in _PLAIN_FAULTS
+        }
+
     def _store(self, held: Figures | None = None) -> None:
         """Publish everything that others may read; for a circuit that closes, the door last of all."""
         closed = self._state is CLOSED
@@ -99,6 +113,7 @@ class Published:
             self._opened_ns,
             self._changed_ns,
             tuple(self._probes),
+            self._config,
             self._ramp,
             self._trip.held if closed else held or self.view.held,
         )

@@ -1,98 +1,19 @@
-"""When failures open a circuit: the interface of the modes, and the streak.
-
-A mode is a frozen setting (`Consecutive` here, `FailureRate` in `window`) that makes
-the machine keeping its figures. Successes are counted outside, without a lock; a machine is told
-the running total and keeps differences of it. While `clean` holds and `edge` has not
-been reached, one more success can change no decision and need not be reported.
-"""
+"""Failures in a row that open a circuit: the setting, and the machines that count them."""
 
 from __future__ import annotations
 
-import math
 import sys
 from collections import deque
 from dataclasses import dataclass
 from itertools import count
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from resilience._core.checks import Faults
 from resilience._core.counter import reading
+from resilience._core.tripping import NEVER, Figures
 
-NEVER = math.inf
-
-
-class Figures(NamedTuple):
-    """What counts at one moment: failures held, calls held, their ratio, and the same of slow calls.
-
-    The ratios are None where nobody looks at them: without a window, or at how long calls take.
-    """
-
-    failures: int
-    calls: int
-    rate: float | None
-    slow: int = 0
-    slow_rate: float | None = None
-
-    def figures(self, now: float, successes: int) -> Figures:
-        """Themselves: figures that stay as they are, like those of an open circuit."""
-        return self
-
-
-class TripMachine(Protocol):
-    """What a circuit asks of a mode."""
-
-    @property
-    def clean(self) -> bool:
-        """One more success would change nothing but the running total."""
-
-    @property
-    def edge(self) -> float:
-        """The moment from which a success must be reported although `clean`."""
-
-    @property
-    def streak(self) -> Streak | None:
-        """The streak whose failures may be counted without the lock; None where each has to be reported."""
-
-    @property
-    def held(self) -> Held:
-        """The figures as a value that can be read later, at any moment, without the lock."""
-
-    def fail(self, now: float, successes: int) -> bool:
-        """Record a failure; True if it opens the circuit."""
-
-    def succeed(self, now: float, successes: int, slow: bool = False) -> bool:
-        """Record a success that `successes` includes, and whether it took too long; True if it opens the circuit."""
-
-    def answered(self) -> None:
-        """Record that the remote is alive and said no."""
-
-    def renewed(self, successes: int) -> TripMachine:
-        """A machine for the next closed episode: this one, started over, or another."""
-
-    def tripped(self, now: float, successes: int) -> Figures:
-        """The figures at the moment at which they open the circuit."""
-
-
-class Held(Protocol):
-    """Figures that can be read without a lock."""
-
-    def figures(self, now: float, successes: int) -> Figures:
-        """What counts at `now` in a circuit that is still closed."""
-
-
-class Trip(Protocol):
-    """A trip mode: a frozen setting that makes machines."""
-
-    @property
-    def windowed(self) -> bool:
-        """Whether successes are part of the figures."""
-
-    @property
-    def slow_from(self) -> float:
-        """The seconds from which on a success is slow; `NEVER` where nobody looks at how long calls take."""
-
-    def machine(self) -> TripMachine:
-        """A fresh machine of this mode."""
+if TYPE_CHECKING:
+    from resilience._core.tripping import Trip
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,17 +65,17 @@ class Strikes:
     one store publishes both: whoever sees the one sees the other.
 
     Attributes:
-        limit: the strike that opens the circuit; 0 where failures are not counted this way.
         ticks: `next(ticks)` counts one more and tells how many there are.
         clean: the episode while there is no strike, and so nothing that a success could end; else 0.
+        carried: how many there were when the limit was set to no more than that; 0 otherwise.
     """
 
-    __slots__ = ("clean", "limit", "ticks")
+    __slots__ = ("carried", "clean", "ticks")
 
-    def __init__(self, limit: int, clean: int) -> None:
-        self.limit = limit
+    def __init__(self, clean: int) -> None:
         self.ticks = count(1)
         self.clean = clean
+        self.carried = 0
 
     @property
     def value(self) -> int:
@@ -166,17 +87,19 @@ class Streak:
     """The streaks of one closed episode.
 
     Attributes:
+        limit: the strike that opens the circuit. It may be changed at any moment, so it is looked
+            at after the strike has been counted.
         strikes: the failures of the current streak.
         episode: the episode while successes may pass without the lock, else 0.
     """
 
-    __slots__ = ("_limit", "edge", "episode", "strikes")
+    __slots__ = ("edge", "episode", "limit", "strikes")
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
         self.edge = NEVER
         self.episode = 0
-        self.strikes = Strikes(limit, 0)
+        self.strikes = Strikes(0)
 
     @property
     def clean(self) -> bool:
@@ -195,12 +118,13 @@ class Streak:
 
     def figures(self, now: float, successes: int) -> Figures:
         # The strike that opens is not yet seen by a circuit that still reads closed.
-        held = min(self.strikes.value, self._limit - 1)
+        strikes = self.strikes
+        held = min(strikes.value, max(self.limit - 1, strikes.carried))
         return Figures(held, held, None)
 
     def fail(self, now: float, successes: int) -> bool:
         strikes = self.strikes
-        opens = next(strikes.ticks) >= self._limit
+        opens = next(strikes.ticks) >= self.limit
         strikes.clean = 0
         return opens
 
@@ -209,24 +133,36 @@ class Streak:
         return False
 
     def answered(self) -> None:
-        self.strikes = Strikes(self._limit, self.episode)
+        self.strikes = Strikes(self.episode)
 
     def renewed(self, successes: int) -> Streak:
         """Another machine: what is still on its way to this one must not reach a later episode."""
-        return Streak(self._limit)
+        return Streak(self.limit)
 
     def tripped(self, now: float, successes: int) -> Figures:
         """The figures at the moment of the trip."""
-        return Figures(self._limit, self._limit, None)
+        strikes = max(self.limit, self.strikes.carried + 1)
+        return Figures(strikes, strikes, None)
+
+    def adjust(self, trip: Trip, now: float, successes: int) -> bool:
+        if not isinstance(trip, Consecutive) or trip.within is not None:
+            return False
+        # The strikes stay the very object: some may be on their way to it.
+        strikes = self.strikes
+        if strikes.value >= trip.failures:
+            strikes.carried = strikes.value
+        self.limit = trip.failures
+        return True
 
 
 class Unstruck:
     """Stands in the place of a streak where there is none to count on; `strikes.clean` is set under the lock."""
 
-    __slots__ = ("strikes",)
+    __slots__ = ("limit", "strikes")
 
     def __init__(self) -> None:
-        self.strikes = Strikes(0, 0)
+        self.limit = 0
+        self.strikes = Strikes(0)
 
 
 class TimedStreak:
@@ -261,6 +197,14 @@ class TimedStreak:
     def renewed(self, successes: int) -> TimedStreak:
         self.answered()
         return self
+
+    def adjust(self, trip: Trip, now: float, successes: int) -> bool:
+        if not isinstance(trip, Consecutive) or trip.within is None:
+            return False
+        self._limit, self._within = trip.failures, trip.within
+        # Of more than fit the last ones stay. A new deque: a frozen reader may still hold the old one.
+        self.times = deque(self.times, maxlen=min(trip.failures, sys.maxsize))
+        return True
 
     @property
     def held(self) -> FrozenTimedStreak:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from resilience._core.checks import Faults
-from resilience._core.trip import NEVER, Figures
+from resilience._core.tripping import NEVER, Figures
+
+if TYPE_CHECKING:
+    from resilience._core.tripping import Trip
 
 MOST_SLICES = 100_000
 SHORTEST_BUCKET = 1e-6
@@ -145,6 +148,19 @@ class RollingWindow:
         # Asked at the first result, whatever the clock has done meanwhile.
         self.edge = -NEVER
         return self
+
+    def adjust(self, trip: Trip, now: float, successes: int) -> bool:
+        if not isinstance(trip, FailureRate) or trip.bucket != self._bucket:
+            return False
+        # What counts at this moment goes on counting, as far as the new window reaches.
+        self._roll(now, successes)
+        self._rate, self._slow_rate, self._min_calls = trip.rate, trip.slow_rate, trip.min_calls
+        self._slices = round(trip.window / trip.bucket)
+        oldest = self._slice - self._slices + 1
+        self._hold(tuple(part for part in self._closed if part.number >= oldest))
+        # By the new numbers also a success may open.
+        self.clean = False
+        return True
 
     @property
     def held(self) -> FrozenWindow:

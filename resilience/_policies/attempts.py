@@ -10,9 +10,9 @@ from resilience._context import is_probing
 from resilience._core.circuit import Circuit
 from resilience._core.counter import Counter
 from resilience._core.events import Bypassed, Rejected
-from resilience._core.faults import Fault, FaultKind, verdict_of
+from resilience._core.faults import Fault, verdict_of
 from resilience._core.permit import Permit
-from resilience._core.trip import NEVER
+from resilience._core.tripping import NEVER
 from resilience._core.view import FOREVER
 from resilience._policies.locked import LockedCircuit
 from resilience._policies.marks import counts_first
@@ -32,25 +32,25 @@ class AttemptedCircuit(LockedCircuit):
 
     Attributes:
         name: its name in the registry.
-        config: the settings it was first registered with.
+        registered: the settings it was first registered with.
         mark: what it puts on exceptions that it counts.
         rejected, bypassed: refused and skipped calls.
-        by_kind: what most faults mean to it, those that say nothing but their kind.
     """
 
     def __init__(self, name: str, config: BreakerConfig, services: Services) -> None:
         super().__init__(Circuit(config, name, services.clock.time_ns()), services)
         self.name = name
-        self.config = config
+        self.registered = config
         self.mark = (next(_SERIALS),)
         self.rejected = Counter()
         self.bypassed = Counter()
-        self.by_kind = {
-            kind: verdict_of(Fault(kind), trip_on=config.trip_kinds, trip_on_status=config.trip_statuses)
-            for kind in FaultKind
-        }
 
     # ------------------------------------------------------------------------------------------------ reading
+    @property
+    def config(self) -> BreakerConfig:
+        """The settings that hold: those it was first registered with, or of the last `reconfigure`."""
+        return self.circuit.view.config
+
     @property
     def shadowed(self) -> bool:
         """Whether it only counts what it would refuse."""
@@ -78,7 +78,7 @@ class AttemptedCircuit(LockedCircuit):
         if fault is None:
             return SUCCESS
         if fault.plain:
-            return self.by_kind[fault.kind]
+            return self.circuit.by_kind[fault.kind]
         config = self.config
         return verdict_of(fault, trip_on=config.trip_kinds, trip_on_status=config.trip_statuses)
 
@@ -124,20 +124,20 @@ class AttemptedCircuit(LockedCircuit):
 
     def count_error(self, episode: int, error: BaseException, fault: Fault) -> None:
         """Report a classified exception of an attempt that the straight path let through in `episode`."""
-        verdict = self.by_kind[fault.kind] if fault.plain else self.verdict(fault)
+        verdict = self.circuit.by_kind[fault.kind] if fault.plain else self.verdict(fault)
         if verdict is FAILURE:
             if not counts_first(error, self.mark):
                 return
-            opens = self.circuit.strike(episode, fault, time.time_ns())
-            if opens is not False:
-                self.count_strike(episode, fault, opens)
+            strike = self.circuit.strike(episode, fault, time.time_ns())
+            if strike != 0:
+                self.count_strike(episode, fault, strike)
         else:
             self.record(episode, verdict)
 
-    def count_strike(self, episode: int, fault: Fault, opens: bool | None) -> None:
-        """Finish what `Circuit.strike` could not do without the lock."""
-        if opens:
-            self._section(self.circuit.strike_out, episode, fault)
+    def count_strike(self, episode: int, fault: Fault, strike: int | None) -> None:
+        """Finish what `Circuit.strike` could not do without the lock; `strike` is what it said."""
+        if strike:
+            self._section(self.circuit.strike_out, episode, strike, fault)
         else:
             self._section(self.circuit.record, episode, FAILURE, fault, 0.0)
 

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from resilience._core.checks import Faults, checked
+from resilience._core.config import BreakerConfig
 from resilience._core.faults import Fault, FaultKind
 from resilience._core.permit import Permit
 from resilience._policies.attempts import AttemptedCircuit
@@ -18,7 +19,6 @@ from resilience.errors import ConfigurationError, shown
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from resilience._core.config import BreakerConfig
     from resilience._core.report import BreakerStatus
     from resilience._policies.guard import Block
     from resilience._site import Classify, Services
@@ -38,7 +38,7 @@ class CircuitBreaker(AttemptedCircuit):
 
     Attributes:
         name: its name in the registry.
-        config: the settings it was first registered with.
+        config: the settings that hold: those it was first registered with, or of the last `reconfigure`.
     """
 
     def __init__(
@@ -218,6 +218,34 @@ class CircuitBreaker(AttemptedCircuit):
         self._section(self.circuit.enable, actor)
 
     # ------------------------------------------------------------------------------------------------ identity
+    def reconfigure(self, config: BreakerConfig, *, actor: str | None = None) -> None:
+        """Give a live breaker other settings, as one change.
+
+        State, permits in flight and an operator's mode stay, and so do the figures where
+        the new settings count the same way: a streak, the failures of a streak within a
+        time, the slices of a window whose `bucket` is the same. Other figures start
+        afresh. It opens and closes nothing: the next result is judged by the new
+        settings, and an open circuit keeps its present end.
+
+        Args:
+            config: all settings, not only those that differ.
+            actor: by whom, for events and logs.
+
+        Raises:
+            ConfigurationError: no `BreakerConfig`, or an actor that is no text; nothing has changed then.
+
+        Example:
+            >>> mail = default_registry().breaker("mail", BreakerConfig())
+            >>> mail.reconfigure(BreakerConfig(cooldown=5), actor="ann")
+            >>> mail.config.cooldown
+            5.0
+        """
+        faults = Faults()
+        faults.instance("config", config, BreakerConfig)
+        faults.text_or_none("actor", actor)
+        faults.raise_any()
+        self._section(self.circuit.reconfigure, config, actor)
+
     def clear_state(self) -> None:
         """Back to closed and zero, as just registered."""
         self._section(self.circuit.clear)

@@ -29,6 +29,11 @@ def verdict_of(fault, config):
     return FAILURE if fault.kind in config.trip_on else NEUTRAL
 
 
+def shape(trip):
+    """What has to be the same for figures to go on counting."""
+    return ("rate", trip.bucket) if isinstance(trip, FailureRate) else ("streak", trip.within is None)
+
+
 class Slip:
     """A permit, as the reference gives it."""
 
@@ -53,24 +58,25 @@ class Reference:
             return self.frozen
         if isinstance(trip, Consecutive):
             for at, verdict, _ in reversed(self.results):
-                if verdict is SUCCESS or (verdict is ANSWERED and self.config.answered == "reset"):
+                if verdict is not FAILURE:
                     break
-                failures += verdict is FAILURE and (trip.within is None or now - at <= trip.within)
+                failures += trip.within is None or now - at <= trip.within
+            # Within a time no more are remembered than would open.
+            failures = failures if trip.within is None else min(failures, trip.failures)
             return failures, failures, None, 0, None
         oldest = floor(now / trip.bucket) - round(trip.window / trip.bucket) + 1
-        for at, verdict, took in reversed(self.results):
+        for at, verdict, was_slow in reversed(self.results):
             if floor(at / trip.bucket) < oldest:
                 break
             calls += verdict is not ANSWERED
             failures += verdict is FAILURE
-            slow += verdict is SUCCESS and self.is_slow(took)
+            slow += was_slow and trip.slow_call is not None
         slow_rate = None if trip.slow_call is None else slow / calls if calls else 0.0
         return failures, calls, failures / calls if calls else 0.0, slow, slow_rate
 
-    def is_slow(self, took):
-        """Whether a success took too long; only a rate looks at that."""
-        trip = self.config.trip
-        return isinstance(trip, FailureRate) and trip.slow_call is not None and took >= trip.slow_call
+    def looks(self):
+        """Whether it wants to know how long attempts take; of one that began before that nobody knows."""
+        return isinstance(self.config.trip, FailureRate) and self.config.trip.slow_call is not None
 
     def trips(self, verdict, now):
         """Whether the result just added opens the circuit."""
@@ -101,8 +107,8 @@ class Reference:
             rests = [inf if self.open_for is None else self.open_for - (now - self.opened_at)]
         elif self.state is HALF_OPEN:
             rests, free = [slip.lease - (now - slip.leased_at) for slip in self.probes], self.config.half_open_probes
-        rests = [rest for rest in rests if rest > 0]
-        return min(rests) if len(rests) >= free else None
+        rests = sorted(rest for rest in rests if rest > 0)
+        return rests[len(rests) - free] if len(rests) >= free else None
 
     def refusal(self, now):
         """The same for a caller: a breaker in shadow refuses nothing."""
@@ -110,13 +116,13 @@ class Reference:
 
     def ramp_left(self, now):
         """Seconds until everything passes again after a closing by probes; 0 outside of a ramp."""
-        return 0 if self.ramp_from is None else max(0, self.config.ramp - (now - self.ramp_from))
+        return 0 if self.ramp_from is None else max(0, self.ramp - (now - self.ramp_from))
 
     def wait_on_ramp(self, now):
         """The rest of the ramp, where this ask does not pass; each adds its share, and whoever makes it whole passes."""
         left = self.ramp_left(now)
         if left:
-            self.credit += (now - self.ramp_from) / self.config.ramp
+            self.credit += (now - self.ramp_from) / self.ramp
             if self.credit < 1:
                 return left
             self.credit -= 1
@@ -124,6 +130,12 @@ class Reference:
 
     def ask(self, now):
         """A slip, or the seconds of the refusal."""
+        answer = self.answer(now)
+        if type(answer) is Slip:
+            answer.timed = self.looks()
+        return answer
+
+    def answer(self, now):
         wait = self.wait_on_ramp(now) if self.state is CLOSED else self.wait(now)
         if wait is not None and self.mode is not SHADOW:
             return wait
@@ -146,7 +158,7 @@ class Reference:
         if slip.settled or slip.exempt:
             return
         slip.settled, in_time = True, slip in self.probes
-        slow = verdict is SUCCESS and self.is_slow(took)
+        slow = verdict is SUCCESS and slip.timed and self.looks() and took >= self.config.trip.slow_call
         if in_time:
             self.probes.remove(slip)
             ends = {SUCCESS: "succeeded", ANSWERED: "succeeded", FAILURE: "failed", NEUTRAL: "released"}
@@ -161,15 +173,15 @@ class Reference:
         self.totals[verdict] += 1
         self.totals["slow"] += slow
         self.last_failure = (fault.kind, round(now * 1e9)) if verdict is FAILURE else self.last_failure
-        if not slip.probe:
-            self.results.append((now, verdict, took))
+        if not slip.probe and (verdict is not ANSWERED or self.config.answered == "reset"):
+            self.results.append((now, verdict, slow))
         if self.trips(verdict, now) if not slip.probe else slow or verdict is FAILURE:
             self.open(fault, now)
         elif slip.probe:
             self.good_probes += 1
             if self.good_probes >= self.config.half_open_successes:
                 self.move(CLOSED, now)
-                self.ramp_from, self.credit = now if self.config.ramp else None, 1
+                self.ramp, self.ramp_from, self.credit = self.config.ramp, now if self.config.ramp else None, 1
 
     def reset(self, now):
         if self.state is CLOSED:
@@ -189,6 +201,20 @@ class Reference:
     def enable(self, now):
         return self.mode in (FORCED, DISABLED) and self.act(self.own_mode, CLOSED, now)
 
+    def reconfigure(self, config, now):
+        """Other settings: what was counted goes on counting if they count the same way, as far as they remember it."""
+        before, after = self.config.trip, config.trip
+        if shape(before) != shape(after):
+            self.results = []
+        elif before != after and isinstance(after, FailureRate):
+            for trip in (before, after):
+                oldest = floor(now / trip.bucket) - round(trip.window / trip.bucket) + 1
+                self.results = [result for result in self.results if floor(result[0] / trip.bucket) >= oldest]
+        elif before != after and after.within is not None:
+            self.results = self.results[-min(before.failures, after.failures) :]
+        self.config, self.own_mode = config, SHADOW if config.shadow else NORMAL
+        self.mode = self.own_mode if self.mode in (NORMAL, SHADOW) else self.mode
+
     def status(self, now):
         """Whether it is open to a caller, and every figure of a status."""
         wait, due = self.refusal(now), None
@@ -196,5 +222,5 @@ class Reference:
             due = self.opened_ns + round(self.open_for * 1e9)
         retry_after = (None if self.state is CLOSED else 0.0) if wait is None else None if wait == inf else wait
         about = wait is not None, self.state, self.mode, *self.figures(now), self.opened_ns, self.changed_ns, due
-        until = self.changed_ns + round(self.config.ramp * 1e9) if self.ramp_left(now) else None
+        until = self.changed_ns + round(self.ramp * 1e9) if self.ramp_left(now) else None
         return (*about, retry_after, *self.totals.values(), until, self.last_failure)

@@ -37,7 +37,18 @@ SLOWNESS = (
 )
 WAITS = (0.0, 0.25, 0.25, 0.5, 1.0, 2.75, 4.0, 8.0, 40.0)
 FORCED_FOR = (None, 0.5, 6.0)
-KINDS = {"call": 12, "outer": 2, "begin": 4, "finish": 4, "again": 1, "wait": 5, "as_told": 2, "act": 1}
+KINDS = {
+    "call": 12,
+    "outer": 2,
+    "begin": 4,
+    "finish": 4,
+    "again": 1,
+    "wait": 5,
+    "as_told": 2,
+    "act": 1,
+    "reconfigure": 0.4,
+}
+MODES = "streak", "within", "rate"
 
 
 def some_steps(rng, number):
@@ -54,6 +65,8 @@ def some_steps(rng, number):
             yield kind, int(chance() * 8), OUTCOMES[int(chance() * many)]
         elif kind == "as_told":
             yield kind, pick((0.0, 0.0, -0.25, 0.25))
+        elif kind == "reconfigure":
+            yield kind, some_config(rng, pick(MODES))
         elif kind == "act":
             yield pick(("reset", "force", "disable", "enable", "enable")), pick(FORCED_FOR)
         else:

@@ -58,8 +58,9 @@ class Both:
     """One run: the real breaker and the reference, step by step."""
 
     def __init__(self, config, way):
+        way.breaker.reconfigure(config)
         way.registry.clear_state()
-        self.config, self.way, self.breaker = config, way, way.breaker
+        self.way, self.breaker = way, way.breaker
         self.model = Reference(config, way.now())
         self.flights, self.landed = [], []
         self.inside = ()
@@ -104,7 +105,7 @@ class Both:
             verdict, fault = reference.NEUTRAL, None
         else:
             fault = result.fault
-            verdict = verdict_of(fault, self.config)
+            verdict = verdict_of(fault, self.model.config)
             if verdict is reference.FAILURE and isinstance(result, Scripted) and self.way.nests and not slip.exempt:
                 if getattr(result, "counted", False):
                     verdict = reference.NEUTRAL
@@ -202,6 +203,12 @@ class Both:
     def enable(self, _):
         self.model.enable(self.way.now())
         self.breaker.enable()
+
+    def reconfigure(self, config):
+        self.model.reconfigure(config, self.way.now())
+        self.breaker.reconfigure(config)
+        if self.breaker.config != config:
+            raise Difference(f"the settings are {self.breaker.config}")
 
     def end(self):
         """Nothing is left in flight."""

@@ -237,8 +237,8 @@ ZOO = [
         "a half-open refusal tells the longest lease",
         sys.modules[slot_refusal.__module__],
         "slot_refusal",
-        "return min(",
-        "return max(",
+        "rests[len(rests) - limit]",
+        "rests[-1]",
     ),
     # ------------------------------------------------------------------------------------------ ramps
     Mutant(
@@ -269,23 +269,23 @@ ZOO = [
     ),
     Mutant("a refusal tells the whole ramp", Circuit, "_acquire_on", "return left", "return ramp.seconds"),
     # ------------------------------------------------------------------------------------------ streaks
-    Mutant("a streak trips one late", Streak, "fail", ">= self._limit", "> self._limit"),
-    Mutant("a streak trips one early", Streak, "fail", ">= self._limit", ">= self._limit - 1"),
-    Mutant("a streak counted freely trips one late", Circuit, "strike", ">= strikes.limit", "> strikes.limit"),
+    Mutant("a streak trips one late", Streak, "fail", ">= self.limit", "> self.limit"),
+    Mutant("a streak trips one early", Streak, "fail", ">= self.limit", ">= self.limit - 1"),
+    Mutant("a streak counted freely trips one late", Circuit, "strike", ">= streak.limit", "> streak.limit"),
     Mutant("a success does not end a streak", Streak, "succeed", "self.answered()", "pass"),
     Mutant(
         "a success counted freely does not end a streak",
         Circuit,
         "end_streak",
-        "streak.strikes = Strikes(limit, episode)",
+        "streak.strikes = Strikes(episode)",
         "pass",
     ),
     Mutant(
         "a free failure is counted in a later episode",
         Circuit,
         "strike",
-        "if self.closed != episode or not strikes.limit:",
-        "if not strikes.limit:",
+        "if self.closed != episode or not streak.limit:",
+        "if not streak.limit:",
     ),
     Mutant(
         "a streak outlives its episode", Moving, "_move", "self._trip = self._trip.renewed(self._successes())", "pass"

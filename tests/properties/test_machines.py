@@ -273,7 +273,7 @@ def pass_straight(circuit, episode, verdict, now, fault=TRANSIENT):
         if at_limit is None:
             circuit.record(episode, FAILURE, fault, now=now)
         elif at_limit:
-            circuit.strike_out(episode, fault, now=now)
+            circuit.strike_out(episode, at_limit, fault, now=now)
     else:
         circuit.record(episode, verdict, None if verdict is NEUTRAL else fault, now=now)
 
