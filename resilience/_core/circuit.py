@@ -19,13 +19,13 @@ What others may read
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from resilience._core import events as ev
 from resilience._core.operated import Operated
 from resilience._core.permit import Permit
 from resilience._core.transitions import Input
-from resilience._core.trip import Strikes
+from resilience._core.trip import Strikes, Struck
 from resilience._core.view import FOREVER, slot_refusal
 from resilience._words import BreakerMode, CircuitState, ProbeEnd, Verdict
 
@@ -166,13 +166,13 @@ class Circuit(Operated):
         else:
             self._store_figures()
 
-    def strike(self, episode: int, fault: Fault, time_ns: int) -> int | None:
+    def strike(self, episode: int, fault: Fault, time_ns: int) -> Struck | Literal[False] | None:
         """Count one more failure of a plain streak without the lock, as the straight path counts successes.
 
         Returns:
-            0: counted, and nothing else to do. More: it is the strike of this number and
-            reaches the limit: `strike_out` is to be called under the lock, which counts
-            it. None: not counted; report it with `record`.
+            False: counted, and nothing else to do. A strike: it reaches the limit, or the
+            settings are changing: `strike_out` is to be called under the lock, which
+            counts it. None: not counted; report it with `record`.
         """
         streak = self.streak
         strikes = streak.strikes
@@ -180,14 +180,13 @@ class Circuit(Operated):
         if self.closed != episode or not streak.limit:
             return None
         number = next(strikes.ticks)
-        reached = number >= streak.limit
         strikes.clean = 0
-        if reached:
+        if number >= streak.limit or strikes.sealed is not None:
             # Of those that get here at once, one opens and the others are late.
-            return number
+            return Struck(streak, strikes, number)
         next(self.totals.failures.ticks)
         self.last_failure = (fault, time_ns)
-        return 0
+        return False
 
     def end_streak(self, episode: int) -> bool:
         """Count a success that ends a plain streak, without the lock; False if it is to be reported with `record`."""
@@ -195,29 +194,34 @@ class Circuit(Operated):
         streak = self.streak
         if self.closed != episode or not streak.limit:
             return False
-        next(self.totals.successes.ticks)
         streak.strikes = Strikes(episode)
+        if self.streak is not streak:
+            # The settings are changing, or the episode is: it may have come too late to be seen.
+            return False
+        next(self.totals.successes.ticks)
         return True
 
     def strike_out(
-        self, episode: int, number: int, fault: Fault | None = None, now: float = 0.0, time_ns: int = 0
+        self, episode: int, struck: Struck, fault: Fault | None = None, now: float = 0.0, time_ns: int = 0
     ) -> None:
         """Count the strike that reached the limit, and open for it; one that was beaten to it is late.
 
-        Its `number` is judged by the limit that holds now: the settings may have changed in between.
+        Where the settings have changed in between, the strike was taken over already, or
+        it comes after them and is judged by them.
         """
-        streak = self._trip.streak
+        sealed = struck.strikes.sealed
         if episode != self.episode:
             self._late(episode, FAILURE, accepted=False)
-        elif streak is None:
-            self.record(episode, FAILURE, fault, 0.0, now, time_ns)
-        else:
+        elif struck.streak is self._trip:
             self.totals.failures.tick()
             self._note(fault, time_ns)
-            if number >= streak.limit:
-                self._move(Input.TRIPPED, now, time_ns, fault)
-            else:
-                self._store_figures()
+            self._move(Input.TRIPPED, now, time_ns, fault)
+        elif sealed is not None and struck.number <= sealed:
+            self.totals.failures.tick()
+            self._note(fault, time_ns)
+            self._store_figures()
+        else:
+            self.record(episode, FAILURE, fault, 0.0, now, time_ns)
 
     def _settle_probe(
         self,

@@ -68,8 +68,11 @@ class Operated(Moving):
         # First the door, as for a move: what has passed it under the old settings reports under the lock.
         self._close_door()
         self._configure(config)
-        if config.trip != before.trip and not self._trip.adjust(config.trip, now, self._successes()):
-            self._trip = config.trip.machine().renewed(self._successes())
+        if config.trip != before.trip:
+            # A circuit that is not closed counts nothing, and what it closes with is another machine anyway.
+            closed = self._state is CLOSED
+            adjusted = self._trip.adjusted(config.trip, now, self._successes()) if closed else None
+            self._trip = adjusted or config.trip.machine().renewed(self._successes())
         if self._mode in BY_ITSELF:
             self._mode = self._own_mode()
         self._store()

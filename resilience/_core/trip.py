@@ -67,15 +67,17 @@ class Strikes:
     Attributes:
         ticks: `next(ticks)` counts one more and tells how many there are.
         clean: the episode while there is no strike, and so nothing that a success could end; else 0.
-        carried: how many there were when the limit was set to no more than that; 0 otherwise.
+        carried: how many were taken over from a streak with another limit.
+        sealed: how many another streak has taken over from this one; None while nobody has.
     """
 
-    __slots__ = ("carried", "clean", "ticks")
+    __slots__ = ("carried", "clean", "sealed", "ticks")
 
-    def __init__(self, clean: int) -> None:
-        self.ticks = count(1)
+    def __init__(self, clean: int, carried: int = 0) -> None:
+        self.ticks = count(carried + 1)
         self.clean = clean
-        self.carried = 0
+        self.carried = carried
+        self.sealed: int | None = None
 
     @property
     def value(self) -> int:
@@ -83,23 +85,30 @@ class Strikes:
         return reading(self.ticks) - 1
 
 
+class Struck(NamedTuple):
+    """A strike that is to be reported under the lock: the streak, its strikes at that moment, and its number."""
+
+    streak: object
+    strikes: Strikes
+    number: int
+
+
 class Streak:
-    """The streaks of one closed episode.
+    """The streaks of one closed episode, as long as the settings stay.
 
     Attributes:
-        limit: the strike that opens the circuit. It may be changed at any moment, so it is looked
-            at after the strike has been counted.
+        limit: the strike that opens the circuit.
         strikes: the failures of the current streak.
         episode: the episode while successes may pass without the lock, else 0.
     """
 
     __slots__ = ("edge", "episode", "limit", "strikes")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, carried: int = 0) -> None:
         self.limit = limit
         self.edge = NEVER
         self.episode = 0
-        self.strikes = Strikes(0)
+        self.strikes = Strikes(0, carried)
 
     @property
     def clean(self) -> bool:
@@ -141,18 +150,19 @@ class Streak:
 
     def tripped(self, now: float, successes: int) -> Figures:
         """The figures at the moment of the trip."""
+        # Of those that came at once the last one may be the first to get here.
         strikes = max(self.limit, self.strikes.carried + 1)
         return Figures(strikes, strikes, None)
 
-    def adjust(self, trip: Trip, now: float, successes: int) -> bool:
-        if not isinstance(trip, Consecutive) or trip.within is not None:
-            return False
-        # The strikes stay the very object: some may be on their way to it.
+    def adjusted(self, trip: Trip, now: float, successes: int) -> Streak | None:
         strikes = self.strikes
-        if strikes.value >= trip.failures:
-            strikes.carried = strikes.value
-        self.limit = trip.failures
-        return True
+        # Said before the strikes are read, and how many there are after it: whoever strikes and finds nothing said
+        # has been read; whoever finds it comes to the lock with the number of its strike, which tells.
+        strikes.sealed = 0
+        strikes.sealed = held = self.figures(now, successes).failures
+        if not isinstance(trip, Consecutive) or trip.within is not None:
+            return None
+        return Streak(trip.failures, held)
 
 
 class Unstruck:
@@ -198,13 +208,14 @@ class TimedStreak:
         self.answered()
         return self
 
-    def adjust(self, trip: Trip, now: float, successes: int) -> bool:
+    def adjusted(self, trip: Trip, now: float, successes: int) -> TimedStreak | None:
         if not isinstance(trip, Consecutive) or trip.within is None:
-            return False
-        self._limit, self._within = trip.failures, trip.within
-        # Of more than fit the last ones stay. A new deque: a frozen reader may still hold the old one.
-        self.times = deque(self.times, maxlen=min(trip.failures, sys.maxsize))
-        return True
+            return None
+        other = TimedStreak(trip.failures, trip.within)
+        # Of more than fit the last ones stay.
+        other.times.extend(self.times)
+        other.clean = self.clean
+        return other
 
     @property
     def held(self) -> FrozenTimedStreak:

@@ -68,8 +68,8 @@ class TripMachine(Protocol):
     def tripped(self, now: float, successes: int) -> Figures:
         """The figures at the moment at which they open the circuit."""
 
-    def adjust(self, trip: Trip, now: float, successes: int) -> bool:
-        """Go on by other numbers with what is held; False, and no change, where `trip` makes another machine.
+    def adjusted(self, trip: Trip, now: float, successes: int) -> TripMachine | None:
+        """A machine that goes on by other settings with what is held here; None where they count in another way.
 
         What is held opens nothing by itself: the next result is judged by the new numbers.
         """

@@ -149,9 +149,9 @@ class RollingWindow:
         self.edge = -NEVER
         return self
 
-    def adjust(self, trip: Trip, now: float, successes: int) -> bool:
+    def adjusted(self, trip: Trip, now: float, successes: int) -> RollingWindow | None:
         if not isinstance(trip, FailureRate) or trip.bucket != self._bucket:
-            return False
+            return None
         # What counts at this moment goes on counting, as far as the new window reaches.
         self._roll(now, successes)
         self._rate, self._slow_rate, self._min_calls = trip.rate, trip.slow_rate, trip.min_calls
@@ -160,7 +160,7 @@ class RollingWindow:
         self._hold(tuple(part for part in self._closed if part.number >= oldest))
         # By the new numbers also a success may open.
         self.clean = False
-        return True
+        return self
 
     @property
     def held(self) -> FrozenWindow:

@@ -21,6 +21,7 @@ from resilience.errors import CircuitOpenError
 
 if TYPE_CHECKING:
     from resilience._core.config import BreakerConfig
+    from resilience._core.trip import Struck
     from resilience._site import Services
 
 SUCCESS, FAILURE, NEUTRAL = Verdict.SUCCESS, Verdict.FAILURE, Verdict.NEUTRAL
@@ -129,14 +130,14 @@ class AttemptedCircuit(LockedCircuit):
             if not counts_first(error, self.mark):
                 return
             strike = self.circuit.strike(episode, fault, time.time_ns())
-            if strike != 0:
+            if strike is not False:
                 self.count_strike(episode, fault, strike)
         else:
             self.record(episode, verdict)
 
-    def count_strike(self, episode: int, fault: Fault, strike: int | None) -> None:
+    def count_strike(self, episode: int, fault: Fault, strike: Struck | None) -> None:
         """Finish what `Circuit.strike` could not do without the lock; `strike` is what it said."""
-        if strike:
+        if strike is not None:
             self._section(self.circuit.strike_out, episode, strike, fault)
         else:
             self._section(self.circuit.record, episode, FAILURE, fault, 0.0)

@@ -67,7 +67,7 @@ def failure_lane(breaker: CircuitBreaker, site: Site) -> Callable[[int, Exceptio
             return in_full(episode, error)
         attributes[MARK] = mark
         strike = circuit.strike(episode, fault, time.time_ns())
-        if strike != 0:
+        if strike is not False:
             breaker.count_strike(episode, fault, strike)
         return fault
 

@@ -972,7 +972,7 @@ def test_a_healthy_shadow_takes_the_straight_path():
     """While closed nothing tells a shadow from the real thing."""
     circuit = make(Consecutive(2), shadow=True)
 
-    assert (1, 1, 0) == (circuit.closed, circuit.clean, circuit.strike(circuit.episode, TRANSIENT, 0))
+    assert (1, 1, False) == (circuit.closed, circuit.clean, circuit.strike(circuit.episode, TRANSIENT, 0))
 
 
 def test_an_open_shadow_publishes_no_refusal():
@@ -1163,7 +1163,7 @@ def test_a_strike_takes_clean_away():
     """After a failure the next success has to be reported, for it ends the streak."""
     circuit = make(Consecutive(3))
 
-    assert 0 == circuit.strike(1, TRANSIENT, 7)
+    assert circuit.strike(1, TRANSIENT, 7) is False
     assert (0, 1, Figures(1, 1, None)) == (circuit.clean, circuit.totals.failures.value, figures(circuit, 0))
     assert (TRANSIENT, 7) == circuit.last_failure
 
@@ -1183,8 +1183,8 @@ def test_strikes_open_at_the_limit():
     """I5: the strike that reaches the limit says so, and opens under the lock."""
     circuit = make(Consecutive(2))
 
-    assert [0, 2] == [circuit.strike(1, TRANSIENT, 0), circuit.strike(1, DOWNSTREAM, 0)]
-    circuit.strike_out(1, 2, DOWNSTREAM, now=3)
+    assert circuit.strike(1, TRANSIENT, 0) is False
+    circuit.strike_out(1, circuit.strike(1, DOWNSTREAM, 0), DOWNSTREAM, now=3)
     assert [(CLOSED, OPEN, "tripped")] == moves(circuit)
     assert (30.0, Figures(2, 2, None)) == (circuit.refusal(3), figures(circuit, 3))
 
@@ -1195,15 +1195,15 @@ def test_strikes_before_and_after_recorded_failures():
     circuit.strike(1, TRANSIENT, 0)
     fail(circuit, 0)
 
-    assert 3 == circuit.strike(1, TRANSIENT, 0)
+    assert 3 == circuit.strike(1, TRANSIENT, 0).number
 
 
 def test_two_strikes_reach_the_limit_together():
     """I5: the one that comes to the lock second is late; there is one opening."""
     circuit = make(Consecutive(1))
-    assert [1, 2] == [circuit.strike(1, TRANSIENT, 0), circuit.strike(1, TRANSIENT, 0)]
-    circuit.strike_out(1, 1, TRANSIENT, now=0)
-    circuit.strike_out(1, 2, TRANSIENT, now=0)
+    strikes = [circuit.strike(1, TRANSIENT, 0), circuit.strike(1, TRANSIENT, 0)]
+    for strike in strikes:
+        circuit.strike_out(1, strike, TRANSIENT, now=0)
 
     assert [(CLOSED, OPEN, "tripped")] == moves(circuit)
     assert (1, Figures(1, 1, None)) == (circuit.totals.late, figures(circuit, 0))
@@ -1213,8 +1213,7 @@ def test_two_strikes_reach_the_limit_together():
 def test_the_strike_that_opens_is_like_a_recorded_failure():
     """Counted without the lock or with it: the same opening, the same last failure."""
     struck, recorded = make(), make()
-    struck.strike(1, DOWNSTREAM, 7)
-    struck.strike_out(1, 1, DOWNSTREAM, now=3, time_ns=7)
+    struck.strike_out(1, struck.strike(1, DOWNSTREAM, 7), DOWNSTREAM, now=3, time_ns=7)
     recorded.record(1, FAILURE, DOWNSTREAM, now=3, time_ns=7)
 
     assert everything(recorded) == everything(struck)
@@ -1224,9 +1223,9 @@ def test_the_strike_that_opens_is_like_a_recorded_failure():
 def test_a_success_can_not_undo_the_strike_that_opens():
     """I5: the failure was counted before it, so it opens all the same."""
     circuit = make(Consecutive(1))
-    circuit.strike(1, TRANSIENT, 0)
+    strike = circuit.strike(1, TRANSIENT, 0)
     circuit.record(1, SUCCESS, now=0)
-    circuit.strike_out(1, 1, TRANSIENT, now=0)
+    circuit.strike_out(1, strike, TRANSIENT, now=0)
 
     assert OPEN is circuit.view.state
 

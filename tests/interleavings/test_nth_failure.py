@@ -19,6 +19,7 @@ from resilience import (
 from resilience._core.circuit import Circuit
 from resilience._core.events import LateResult, StateChanged
 from resilience._core.faults import Fault
+from resilience._core.trip import Struck
 
 CLOSED, OPEN = CircuitState.CLOSED, CircuitState.OPEN
 TRANSIENT = FaultKind.TRANSIENT
@@ -341,8 +342,8 @@ def test_three_calls(explore, world, fails):
 class NaiveStrikes:
     """The failures of a streak, counted as an int."""
 
-    def __init__(self, clean):
-        self.clean, self.value, self.carried = clean, 0, 0
+    def __init__(self, clean, carried=0):
+        self.clean, self.value, self.carried, self.sealed = clean, 0, 0, None
 
 
 def naive_strike(self, episode, fault, time_ns):
@@ -352,7 +353,7 @@ def naive_strike(self, episode, fault, time_ns):
     next(self.totals.failures.ticks)
     strikes.value += 1
     strikes.clean = 0
-    return strikes.value if strikes.value >= limit else 0
+    return Struck(self.streak, strikes, limit) if strikes.value >= limit else False
 
 
 def test_counting_with_an_int_is_found(explore, world, monkeypatch):
@@ -390,7 +391,7 @@ def test_clean_said_before_the_count_is_found(explore, world, monkeypatch):
         number = next(strikes.ticks)
         # Of the streak of now, which may be another one than was struck.
         self.streak.strikes.clean = 0
-        return number if number >= limit else 0
+        return Struck(self.streak, strikes, number) if number >= limit else False
 
     def end_streak(self, episode):
         # In place, as long as nobody looks.
@@ -421,7 +422,7 @@ def test_a_late_strike_that_looks_too_early_is_found(explore, world, monkeypatch
         next(self.totals.failures.ticks)
         number = next(strikes.ticks)
         strikes.clean = 0
-        return number if number >= limit else 0
+        return Struck(self.streak, strikes, number) if number >= limit else False
 
     monkeypatch.setattr(Circuit, "strike", strike)
 

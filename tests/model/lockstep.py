@@ -105,7 +105,7 @@ class Real:
         circuit, told = self.circuit, Verdict(verdict)
         if verdict == FAILURE:
             opens = circuit.strike(episode, FAULT, 0)
-            if opens != 0:
+            if opens is not False:
                 (circuit.strike_out if opens else circuit.record)(episode, opens or told, FAULT, now=self.now)
         elif verdict == protocol.SUCCESS and self._passes(episode):
             circuit.totals.successes.tick()

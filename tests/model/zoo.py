@@ -271,7 +271,9 @@ ZOO = [
     # ------------------------------------------------------------------------------------------ streaks
     Mutant("a streak trips one late", Streak, "fail", ">= self.limit", "> self.limit"),
     Mutant("a streak trips one early", Streak, "fail", ">= self.limit", ">= self.limit - 1"),
-    Mutant("a streak counted freely trips one late", Circuit, "strike", ">= streak.limit", "> streak.limit"),
+    Mutant(
+        "a streak counted freely trips one late", Circuit, "strike", "number >= streak.limit", "number > streak.limit"
+    ),
     Mutant("a success does not end a streak", Streak, "succeed", "self.answered()", "pass"),
     Mutant(
         "a success counted freely does not end a streak",
