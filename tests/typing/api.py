@@ -205,7 +205,7 @@ assert_type(guard.reset(reason="drill", actor="ann"), bool)
 guard.reconfigure(BreakerConfig(FailureRate(slow_call=2.5, slow_rate=0.25), ramp=10.0), actor="ann")
 guard.breaker.reconfigure(BreakerConfig())
 guard.reconfigure(FailureRate())  # type: ignore[arg-type]
-guard.breaker.reconfigure(BreakerConfig(), "ann")  # type: ignore[misc]
+guard.breaker.reconfigure(BreakerConfig(), "ann")  # type: ignore[call-arg]
 assert_type(guard.status().slow_rate, float | None)
 assert_type(guard.status().ramp_until, int | None)
 
