@@ -337,3 +337,71 @@ def test_a_permit_of_a_breaker_that_does_not_look(registry, clock):
     shared.on_failure(permit, FaultKind.TRANSIENT)
 
     assert permit.given_at is None
+
+
+# ------------------------------------------------------------------------------------------ streams
+def test_a_stream_is_as_slow_as_its_first_item(env):
+    """How long the rest takes is the stream's length, and the consumer's own time; one without items ends when it ends."""
+    config = slow_from(2, min_calls=10)
+
+    @breaker("api", config, registry=env.registry)
+    def plain(*waits):
+        for wait in waits:
+            env.advance(wait)
+            yield wait
+        env.advance(3)
+
+    @breaker("api", config, registry=env.registry)
+    async def tasks(*waits):
+        for wait in waits:
+            env.advance(wait)
+            yield wait
+        env.advance(3)
+
+    async def drained(*waits):
+        return [item async for item in tasks(*waits)]
+
+    def read(*waits):
+        return env.run(drained(*waits)) if env.is_async else [*plain(*waits)]
+
+    shared = env.registry.get("api")
+    assert [1, 9] == read(1, 9)
+    assert (0, 1) == (shared.status().slow_calls, shared.status().successes_total)
+    assert [2, 0] == read(2, 0)
+    assert (1, 2) == (shared.status().slow_calls, shared.status().successes_total)
+    assert [] == read()
+
+    assert (2, 3) == (shared.status().slow_calls, shared.status().successes_total)
+
+
+def test_a_stream_that_is_begun_anew(env):
+    """Each attempt has a first item of its own."""
+    attempts = []
+
+    @retry(2, wait=0, idempotent=True)
+    @breaker("api", slow_from(2, min_calls=10), registry=env.registry)
+    def items():
+        attempts.append(1)
+        env.advance(1.5)
+        if len(attempts) == 1:
+            raise ConnectionError
+        yield "item"
+
+    assert ["item"] == [*items()]
+    assert (0, 1) == (env.registry.get("api").status().slow_calls, env.registry.get("api").status().failures_total)
+
+
+def test_a_slow_stream_is_no_answer_of_a_probe(registry, clock):
+    """Half-open, a stream whose first item came late has failed, and its consumer gets every item."""
+
+    @breaker("api", slow_from(2, min_calls=1), registry=registry)
+    def items(wait):
+        clock.advance(wait)
+        yield wait
+
+    assert [5] == [*items(5)]
+    clock.advance(30)
+    assert [5] == [*items(5)]
+    status = registry.get("api").status()
+
+    assert (OPEN, 1) == (status.state, status.probes_failed)

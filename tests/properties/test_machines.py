@@ -64,6 +64,8 @@ def figures_of(config, history, now):
             elif verdict in (SUCCESS, SLOW) or config.answered == "reset":
                 streak = []
         held = sum(1 for at in streak if trip.within is None or now - at <= trip.within)
+        # Within a time no more are remembered than would open.
+        held = held if trip.within is None else min(held, trip.failures)
         return Figures(held, held, None)
     oldest = math.floor(now / trip.bucket) - round(trip.window / trip.bucket) + 1
     inside = [v for at, v in history if math.floor(at / trip.bucket) >= oldest and v is not ANSWERED]
@@ -111,6 +113,7 @@ class Model:
     frozen: Figures | None = None
     probes: list = field(default_factory=list)
     good_probes: int = 0
+    ramp: float = 0.0
     ramp_from: float | None = None
     credit: float = 0.0
     counts: Tally = field(default_factory=Tally)
@@ -134,7 +137,7 @@ class Model:
         self.counts["released"] += len(self.probes)
         self.probes, self.good_probes, self.history, self.ramp_from = [], 0, [], None
         if cause is Input.PROBES_SUCCEEDED and self.config.ramp:
-            self.ramp_from, self.credit = now, 1.0
+            self.ramp, self.ramp_from, self.credit = self.config.ramp, now, 1.0
         if after is OPEN:
             self.opened_at, self.open_for = now, open_for
         self.state = after
@@ -179,12 +182,12 @@ class Model:
         if self.ramp_from is None:
             return None
         gone = now - self.ramp_from
-        if gone >= self.config.ramp:
+        if gone >= self.ramp:
             self.ramp_from = None
             return None
-        self.credit += gone / self.config.ramp
+        self.credit += gone / self.ramp
         if self.credit < 1:
-            return self.config.ramp - gone
+            return self.ramp - gone
         self.credit -= 1
         return None
 
@@ -206,8 +209,10 @@ class Model:
             if ticket.probe:
                 self.settle_probe(live, FAILURE if slow else verdict, fault, now)
             else:
-                self.history.append((now, verdict))
-                if opens(self.config, self.history):
+                # What is to be ignored is not even remembered: other settings may think of it otherwise.
+                if verdict is not ANSWERED or self.config.answered == "reset":
+                    self.history.append((now, SUCCESS if verdict is SLOW and not slow else verdict))
+                if verdict is not ANSWERED and opens(self.config, self.history):
                     held = figures_of(self.config, self.history, now)
                     self.move(Input.TRIPPED, now, self.open_time(fault), held)
 
@@ -223,6 +228,25 @@ class Model:
         self.good_probes += 1
         if self.good_probes >= self.config.half_open_successes:
             self.move(Input.PROBES_SUCCEEDED, now)
+
+    def reconfigure(self, config, now):
+        """Other settings; what counts the same way goes on counting."""
+        before, after = self.config.trip, config.trip
+        if type(before) is not type(after) or (
+            (before.within is None) is not (after.within is None)
+            if isinstance(after, Consecutive)
+            else before.bucket != after.bucket
+        ):
+            self.history = []
+        elif before != after and isinstance(after, FailureRate):
+            for trip in (before, after):
+                oldest = math.floor(now / trip.bucket) - round(trip.window / trip.bucket) + 1
+                self.history = [result for result in self.history if math.floor(result[0] / trip.bucket) >= oldest]
+        elif before != after and after.within is not None:
+            since = max((at + 1 for at, (_, v) in enumerate(self.history) if v is not FAILURE), default=0)
+            self.history = self.history[since:][-min(before.failures, after.failures) :]
+        self.config = config
+        self.mode = self.own_mode if self.mode in (NORMAL, SHADOW) else self.mode
 
     def act(self, cause, now, seconds=None):
         """An operator's act."""
@@ -339,6 +363,7 @@ class WholeCircuit(RuleBasedStateMachine):
         self.moves = []
         self.probe_events = Tally()
         self.last_cause = None
+        self.promised = config.half_open_probes
 
     # -------------------------------------------------------------------------- acts
     @rule(target=permits, lease=st.sampled_from([0.0, 0.0, 12.0]))
@@ -414,7 +439,8 @@ class WholeCircuit(RuleBasedStateMachine):
             if pair is not None:
                 self.report(*pair, verdict, fault)
 
-    @precondition(lambda self: self.model.state is CLOSED and self.model.mode is not DISABLED and not self.config.ramp)
+    @precondition(lambda self: self.model.state is CLOSED and self.model.mode is not DISABLED)
+    @precondition(lambda self: self.model.ramp_from is None)
     @rule(target=flights, fault=faults)
     def an_outage(self, fault):
         """I5: with nothing else in the window it opens at the N-th failure at the latest."""
@@ -469,6 +495,14 @@ class WholeCircuit(RuleBasedStateMachine):
             circuit.enable(now=now)
             self.model.act(Input.ENABLED, now)
 
+    @rule(config=configs)
+    def other_settings(self, config):
+        """As one change, which moves nothing."""
+        self.circuit.reconfigure(config, now=self.now)
+        self.model.reconfigure(config, self.now)
+        self.config = config
+        self.promised = max(self.promised, config.half_open_probes)
+
     @precondition(lambda self: self.model.mode is DISABLED)
     @rule()
     def enable(self):
@@ -513,7 +547,8 @@ class WholeCircuit(RuleBasedStateMachine):
             if permit.probe and not permit.settled and permit.episode == self.circuit.episode
             if self.now - permit.leased_at < permit.lease
         ]
-        assert len(out) <= self.config.half_open_probes
+        # Probes that were let go under other settings keep their leases.
+        assert len(out) <= self.promised
 
     @invariant()
     def a_success_may_skip_only_where_it_changes_nothing(self):
@@ -555,7 +590,9 @@ class WholeCircuit(RuleBasedStateMachine):
     def read_events(self):
         events, self.circuit.events = self.circuit.events, []
         for event in events:
-            if type(event) is ev.StateChanged:
+            if type(event) is ev.Reconfigured:
+                assert event.differences
+            elif type(event) is ev.StateChanged:
                 self.moves.append((event.before, event.after, event.cause))
             else:
                 self.probe_events[type(event)] += 1
