@@ -107,9 +107,13 @@ class Circuit(Operated):
 
     def _drop_lost(self, now: float) -> None:
         """Give back the slots of probes whose lease has run out."""
-        for probe in [probe for probe in self._probes if not probe.holds_at(now)]:
+        lost = [probe for probe in self._probes if not probe.holds_at(now)]
+        for probe in lost:
             self._probes.remove(probe)
             self._release(ProbeEnd.LOST)
+        if lost:
+            # Also where no slot has become free by it: more may be out than there are slots by now.
+            self._store()
 
     # ------------------------------------------------------------------------------------------------ reporting
     def settle(

@@ -275,6 +275,27 @@ def test_fewer_probes_than_are_out(registry, clock):
     assert shared.try_acquire().probe
 
 
+def test_a_probe_that_is_lost_while_too_many_are_out(registry, clock):
+    """I15: its slot is given back at the next ask, which is refused all the same."""
+    shared = registry.breaker("api", BreakerConfig(Consecutive(1), half_open_probes=3, probe_lease=10))
+    fail(shared)
+    clock.advance(30)
+    shared.try_acquire()
+    clock.advance(5)
+    for _ in range(2):
+        shared.try_acquire()
+    shared.reconfigure(BreakerConfig(Consecutive(1), half_open_probes=1, probe_lease=10))
+    clock.advance(5)
+    with pytest.raises(CircuitOpenError):
+        shared.try_acquire()
+
+    assert (3, 1, 2) == (
+        shared.status().probes_started,
+        shared.status().probes_released,
+        len(shared.circuit.view.probes),
+    )
+
+
 def test_it_closes_nothing_by_itself(registry, clock):
     """As many successes as would do now are there already: the next one closes."""
     shared = registry.breaker("api", BreakerConfig(Consecutive(1), half_open_successes=3))

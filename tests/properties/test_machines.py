@@ -171,7 +171,8 @@ class Model:
                 lease = max(lease, self.config.probe_lease)
                 live.append(Ticket(self.episode, probe=True, leased_at=now, lease=lease))
                 return live[-1]
-            wait = min(probe.lease - (now - probe.leased_at) for probe in live)
+            rests = sorted(probe.lease - (now - probe.leased_at) for probe in live)
+            wait = rests[len(rests) - self.config.half_open_probes]
         if self.mode is SHADOW:
             self.counts["would_refuse"] += 1
             return Ticket(self.episode, exempt=True)
@@ -613,9 +614,10 @@ class WholeCircuit(RuleBasedStateMachine):
             now += circuit.view.open_for
         now += max((probe.lease for probe in circuit.view.probes), default=0.0)
         for _ in range(self.config.half_open_successes):
-            permit = circuit.acquire(now=now)
-            assert isinstance(permit, Permit), "I7"
-            circuit.settle(permit, SUCCESS, now=now)
+            if circuit.view.state is not CLOSED:
+                permit = circuit.acquire(now=now)
+                assert isinstance(permit, Permit), "I7"
+                circuit.settle(permit, SUCCESS, now=now)
 
         assert CLOSED is circuit.view.state, "I7"
 
