@@ -69,9 +69,9 @@ class AttemptedCircuit(LockedCircuit):
         """When an attempt that begins here and now begins; None where nobody looks at how long it takes."""
         return None if self.circuit.slow_from == NEVER else self.now()
 
-    def took(self, began: float | None) -> float:
+    def took(self, began: float) -> float:
         """Seconds since then; 0 where nobody looks."""
-        return 0.0 if began is None or self.circuit.slow_from == NEVER else self.now() - began
+        return 0.0 if self.circuit.slow_from == NEVER else self.now() - began
 
     # ------------------------------------------------------------------------------------------------ asking and reporting
     def verdict(self, fault: Fault | None) -> Verdict:

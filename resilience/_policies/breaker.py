@@ -9,6 +9,7 @@ from resilience._core.deadline import is_evidence
 from resilience._core.order import Layer
 from resilience._core.outcome import Outcome
 from resilience._core.permit import Permit
+from resilience._core.tripping import NEVER
 from resilience._core.view import FOREVER
 from resilience._policies.fallback import Fallback
 from resilience._policies.marks import counts_first
@@ -132,7 +133,7 @@ class BreakerLayers:
         if not isinstance(permit, Permit):
             return self._refuse(permit)
         # Also inside somebody else's probe there is one attempt. A shadow ends no retry.
-        call.probed = not breaker.shadowed and (permit.probe or is_probing(breaker, breaker.circuit.episode))
+        call.probed = (permit.probe or is_probing(breaker, breaker.circuit.episode)) and not breaker.shadowed
         if self._per_call:
             return await self._keep(call, permit, inner)
         if permit.probe:
@@ -154,16 +155,15 @@ class BreakerLayers:
 
     def began(self, call: Call, breaker: CircuitBreaker) -> float | None:
         """When an attempt that begins here begins; None where neither a deadline nor the breaker looks at its time."""
-        started = breaker.began()
-        if started is not None:
+        if breaker.circuit.slow_from != NEVER:
             call.watch()
-            return started
+            return breaker.now()
         return None if DEADLINE.get() is None else breaker.now()
 
-    def _took(self, call: Call, breaker: CircuitBreaker, started: float | None) -> float:
+    def _took(self, call: Call, breaker: CircuitBreaker, started: float) -> float:
         """How long the attempt took, in seconds: until now; a stream's until its first item. 0 where nobody looks."""
         answered = call.answered_at
-        return breaker.took(started) if started is None or answered is None else answered - started
+        return breaker.took(started) if answered is None else answered - started
 
     def settle(self, call: Call, permit: Permit, outcome: Outcome, started: float | None) -> None:
         """Report an attempt; `started` is when it began, None where nobody looks at its time."""
@@ -174,7 +174,7 @@ class BreakerLayers:
         # An attempt that a deadline of ours cut short without a word on the remote was cancelled, as in asyncio.
         end = ProbeEnd.NEUTRAL if outcome.expired is None else ProbeEnd.CANCELLED
         breaker = self.breaker
-        took = self._took(call, breaker, started)
+        took = 0.0 if started is None else self._took(call, breaker, started)
         breaker.settle(permit, self._verdict_once(outcome, fault, call.since(started)), fault, end, took)
 
     def _settle_interrupted(self, permit: Permit, error: BaseException, started: float | None) -> None:

@@ -9,6 +9,7 @@ from resilience._core.checks import Faults, checked
 from resilience._core.config import BreakerConfig
 from resilience._core.faults import Fault, FaultKind
 from resilience._core.permit import Permit
+from resilience._core.tripping import NEVER
 from resilience._policies.attempts import AttemptedCircuit
 from resilience._policies.guard import GuardKit
 from resilience._policies.status import read_status
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200
 FAIL = OnOpen.FAIL
+SUCCESS = Verdict.SUCCESS
 
 
 class CircuitBreaker(AttemptedCircuit):
@@ -88,7 +90,8 @@ class CircuitBreaker(AttemptedCircuit):
         on_open = checked(OnOpen, "on_open", on_open)
         answer = self.acquire()
         if isinstance(answer, Permit):
-            answer.given_at = self.began()
+            if self.circuit.slow_from != NEVER:
+                answer.given_at = self.now()
             return answer
         if on_open is OnOpen.BYPASS:
             self.note_bypass()
@@ -100,7 +103,8 @@ class CircuitBreaker(AttemptedCircuit):
 
         With `slow_call` it took as long as the permit was out.
         """
-        self.settle(permit, Verdict.SUCCESS, took=self.took(permit.given_at))
+        given_at = permit.given_at
+        self.settle(permit, SUCCESS, took=0.0 if given_at is None else self.took(given_at))
 
     def on_failure(self, permit: Permit, fault: Fault | FaultKind | BaseException) -> None:
         """Report what went wrong: a `Fault`, a `FaultKind`, or the exception to be classified.

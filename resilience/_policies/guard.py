@@ -203,7 +203,9 @@ class OwnBlock(Block):
         else:
             breaker, fault = self._kit.breaker, self._fault
             self._fault = None
-            breaker.settle(permit, breaker.verdict(fault), fault, took=breaker.took(started))
+            breaker.settle(
+                permit, breaker.verdict(fault), fault, took=0.0 if started is None else breaker.took(started)
+            )
 
     def judge(self, value: Any) -> Any:
         judge = self._kit.judge_result
