@@ -165,6 +165,9 @@ def _log(event: ev.Event) -> None:
             event.name,
             "; ".join(event.differences),
         )
+    elif isinstance(event, ev.Reconfigured):
+        by = f" by {event.actor}" if event.actor else ""
+        logger().info("circuit %r has other settings%s: %s", event.name, by, "; ".join(event.differences))
     elif isinstance(event, (ev.ProbeStarted, ev.ProbeSucceeded, ev.ProbeFailed, ev.ProbeReleased, ev.Rejected)):
         logger().debug("%s %s", event.name, type(event).__name__)
 

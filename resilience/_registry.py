@@ -75,7 +75,8 @@ class Registry:
         one warning with the difference field by field, and counted.
 
         Raises:
-            ConfigurationError: an unsafe name, no `BreakerConfig`; with `strict`, a difference.
+            ConfigurationError: an unsafe name, no `BreakerConfig`; with `strict`, a difference. Not where
+                `config` is what the name was first registered with: an operator has changed it since.
         """
         faults = Faults()
         name = faults.name("name", name)
@@ -93,7 +94,7 @@ class Registry:
                     found.publish_slots(False)
                 return found
         if config is not None and config != found.config:
-            self._conflict(name, found.config.differences(config))
+            self._conflict(name, found.config.differences(config), refusable=config != found.registered)
         return found
 
     def bulkhead(self, name: str, config: BulkheadConfig | None = None) -> SharedBulkhead:
@@ -162,8 +163,8 @@ class Registry:
     def __contains__(self, name: object) -> bool:
         return name in self._breakers
 
-    def _conflict(self, name: str, differences: tuple[str, ...]) -> None:
-        if self._strict:
+    def _conflict(self, name: str, differences: tuple[str, ...], *, refusable: bool = True) -> None:
+        if self._strict and refusable:
             raise ConfigurationError(*(f"{name!r} is registered already with {line}" for line in differences))
         # Decorators stacked on one function register one setting several times: it is one conflict.
         if (name, differences) in self._conflicts:

@@ -209,6 +209,11 @@ class Call:
 
     delivered = False
     """The consumer of a stream has been given something."""
+    answered_at: float | None = None
+    """When the attempt under way gave its first item, where it is a stream's and somebody wants to know."""
+
+    def watch(self) -> None:
+        """Before an attempt: somebody wants to know how long it takes."""
 
     def skip(self) -> None:
         """Note that the call was skipped: its value is the call site's fallback."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import ParamSpec
 
     from resilience._blocks.place import Place
+    from resilience._core.config import BreakerConfig
     from resilience._core.report import BreakerStatus
     from resilience._policies.bulkhead import SharedBulkhead
     from resilience._policies.circuit_breaker import CircuitBreaker
@@ -101,6 +102,10 @@ class BreakerRef(BreakerPolicy):
     def enable(self, *, actor: str | None = None) -> None:
         """End a forced opening or a disabling."""
         self.breaker.enable(actor=actor)
+
+    def reconfigure(self, config: BreakerConfig, *, actor: str | None = None) -> None:
+        """Give the shared breaker other settings; those of this reference are what it would be registered with."""
+        self.breaker.reconfigure(config, actor=actor)
 
 
 class Retry(RetryPolicy):

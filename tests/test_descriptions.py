@@ -164,6 +164,8 @@ class TestText:
             {"max_cooldown": 301},
             {"honour_retry_after": False},
             {"shadow": True},
+            {"ramp": 5},
+            {"trip": FailureRate(slow_call=2)},
         ],
         ids=lambda changed: next(iter(changed)),
     )

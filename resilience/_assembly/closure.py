@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from resilience._core.deadline import fixed_deadline
 from resilience._core.faults import Fault, FaultKind
+from resilience._core.tripping import NEVER
 from resilience._engine.source import Shape
 from resilience._policies.lane import classified_lane, failure_lane, front_door
 from resilience._policies.retry_budget import OVER
@@ -36,12 +37,16 @@ def choose_shape(parts: Parts, kind: Kind) -> Shape | None:
         return None
     if parts.site.uninterruptible:
         return None
-    known = parts.breaker is not None and not parts.pending
+    trip = None if parts.breaker is None or parts.pending else parts.breaker.breaker.config.trip
+    if kind.is_generator and trip is not None and trip.slow_from != NEVER:
+        # How long its first item took is noted by a call of its own.
+        return None
     return Shape(
         is_async=kind.is_async,
         items=kind.is_generator,
         breaker=parts.breaker is not None,
-        windowed=known and parts.breaker is not None and parts.breaker.breaker.config.trip.windowed,
+        windowed=trip is not None and trip.windowed,
+        timed=trip is not None and trip.slow_from != NEVER,
         bulkhead=parts.bulkhead is not None,
         budget=timeout is not None and timeout.budget is not None,
         first_item=timeout is not None and timeout.first_item is not None,
@@ -122,7 +127,7 @@ def shared_closure(parts: Parts, runner: Runner) -> dict[str, Any]:
 class _NotYet:
     """Stands for the circuit of a name that nobody has registered: never closed, so the first call takes the plan."""
 
-    closed = closed_windowed = 0
+    closed = closed_windowed = closed_timed = 0
 
 
 NOT_YET = _NotYet()

@@ -72,7 +72,7 @@ def _config_details(config: BreakerConfig) -> str:
         text += "+" + "+".join(str(status) for status in sorted(config.trip_statuses))
     if (config.half_open_probes, config.half_open_successes) != (1, 1):
         text += f", half_open={config.half_open_probes}/{config.half_open_successes}"
-    for name in ("answered", "probe_lease", "max_cooldown", "honour_retry_after", "shadow"):
+    for name in ("answered", "probe_lease", "max_cooldown", "honour_retry_after", "shadow", "ramp"):
         value = getattr(config, name)
         if value != getattr(_DEFAULTS, name):
             text += f", {name}={value:g} s" if isinstance(value, float) else f", {name}={value}"

@@ -134,6 +134,11 @@ class Faults:
         if not isinstance(value, str) or not value.strip():
             self.add(parameter, value, "a text that is not empty")
 
+    def text_or_none(self, parameter: str, value: object) -> None:
+        """A text that says something, or None."""
+        if value is not None:
+            self.text(parameter, value)
+
     def unavailable(self, parameter: str, value: object) -> None:
         """A parameter that a later version fills."""
         if value is not None:

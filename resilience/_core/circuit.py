@@ -19,28 +19,30 @@ What others may read
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from resilience._core import events as ev
-from resilience._core.moving import Moving
+from resilience._core.operated import Operated
 from resilience._core.permit import Permit
 from resilience._core.transitions import Input
-from resilience._core.trip import Strikes
+from resilience._core.trip import Strikes, Struck
 from resilience._core.view import FOREVER, slot_refusal
 from resilience._words import BreakerMode, CircuitState, ProbeEnd, Verdict
 
 if TYPE_CHECKING:
     from resilience._core.faults import Fault
+    from resilience._core.ramp import Ramp
 
 CLOSED, OPEN = CircuitState.CLOSED, CircuitState.OPEN
-FORCED, DISABLED, SHADOW = BreakerMode.FORCED, BreakerMode.DISABLED, BreakerMode.SHADOW
+DISABLED, SHADOW = BreakerMode.DISABLED, BreakerMode.SHADOW
 SUCCESS, FAILURE, NEUTRAL = Verdict.SUCCESS, Verdict.FAILURE, Verdict.NEUTRAL
 
 
-class Circuit(Moving):
+class Circuit(Operated):
     """One breaker's machine. `now` is monotonic seconds, `time_ns` the wall clock for records.
 
-    Both come last everywhere. Its owner calls it under a lock and takes the `events`
+    Both come last everywhere, `took` (seconds from the attempt's beginning to its result) before
+    them; only a success that took at least `slow_from` makes a difference. Its owner calls it under a lock and takes the `events`
     that followed afterwards.
     """
 
@@ -49,18 +51,34 @@ class Circuit(Moving):
     # ------------------------------------------------------------------------------------------------ reading
     def refusal(self, now: float) -> float | None:
         """Seconds for which an acquire would be refused, None if it would not. Pure: reads the view, takes nothing."""
-        return self.view.refusal(now, self._config.half_open_probes)
+        return self.view.refusal(now)
 
     # ------------------------------------------------------------------------------------------------ asking
     def acquire(self, lease: float = 0.0, now: float = 0.0, time_ns: int = 0) -> Permit | float:
         """A permit for one attempt, or the seconds it is refused for. The only thing that takes a probe."""
-        if self._state is CLOSED:
+        if self._state is not CLOSED:
+            answer = self._acquire_probe(lease, now, time_ns)
+        elif self._ramp is None:
             return Permit(self.episode, exempt=self._mode is DISABLED)
-        answer = self._acquire_probe(lease, now, time_ns)
+        else:
+            answer = self._acquire_on(self._ramp, now)
         if self._mode is SHADOW and not isinstance(answer, Permit):
             self.totals.would_refuse += 1
             return Permit(self.episode, exempt=True)
         return answer
+
+    def _acquire_on(self, ramp: Ramp, now: float) -> Permit | float:
+        """A permit where the ramp's share allows it, else the rest of the ramp."""
+        left = ramp.left(now)
+        if left:
+            self._credit += ramp.share(now)
+            if self._credit < 1.0:
+                return left
+            self._credit -= 1.0
+        else:
+            self._ramp = None
+            self._store()
+        return Permit(self.episode)
 
     def _acquire_probe(self, lease: float, now: float, time_ns: int) -> Permit | float:
         if self._state is OPEN:
@@ -89,9 +107,13 @@ class Circuit(Moving):
 
     def _drop_lost(self, now: float) -> None:
         """Give back the slots of probes whose lease has run out."""
-        for probe in [probe for probe in self._probes if not probe.holds_at(now)]:
+        lost = [probe for probe in self._probes if not probe.holds_at(now)]
+        for probe in lost:
             self._probes.remove(probe)
             self._release(ProbeEnd.LOST)
+        if lost:
+            # Also where no slot has become free by it: more may be out than there are slots by now.
+            self._store()
 
     # ------------------------------------------------------------------------------------------------ reporting
     def settle(
@@ -100,6 +122,7 @@ class Circuit(Moving):
         verdict: Verdict,
         fault: Fault | None = None,
         end: ProbeEnd = ProbeEnd.NEUTRAL,
+        took: float = 0.0,
         now: float = 0.0,
         time_ns: int = 0,
     ) -> None:
@@ -110,12 +133,18 @@ class Circuit(Moving):
         if permit.exempt:
             return
         if permit.probe:
-            self._settle_probe(permit, verdict, fault, end, now, time_ns)
+            self._settle_probe(permit, verdict, fault, end, took, now, time_ns)
         else:
-            self.record(permit.episode, verdict, fault, now, time_ns)
+            self.record(permit.episode, verdict, fault, took, now, time_ns)
 
     def record(
-        self, episode: int, verdict: Verdict, fault: Fault | None = None, now: float = 0.0, time_ns: int = 0
+        self,
+        episode: int,
+        verdict: Verdict,
+        fault: Fault | None = None,
+        took: float = 0.0,
+        now: float = 0.0,
+        time_ns: int = 0,
     ) -> None:
         """Report the result of an attempt that a closed circuit let through in `episode`."""
         if verdict is NEUTRAL:
@@ -130,8 +159,8 @@ class Circuit(Moving):
             self._note(fault, time_ns)
             tripped = trip.fail(now, self._successes())
         elif verdict is SUCCESS:
-            self.totals.successes.tick()
-            tripped = trip.succeed(now, self._successes())
+            slow = self._count_success(took)
+            tripped = trip.succeed(now, self._successes(), slow)
         else:
             self.totals.answered += 1
             if self._config.answered == "reset":
@@ -141,23 +170,24 @@ class Circuit(Moving):
         else:
             self._store_figures()
 
-    def strike(self, episode: int, fault: Fault, time_ns: int) -> bool | None:
+    def strike(self, episode: int, fault: Fault, time_ns: int) -> Struck | Literal[False] | None:
         """Count one more failure of a plain streak without the lock, as the straight path counts successes.
 
         Returns:
-            False: counted, and nothing else to do. True: it reaches the limit: `strike_out`
-            is to be called under the lock, which counts it. None: not counted; report it
-            with `record`.
+            False: counted, and nothing else to do. A strike: it reaches the limit, or the
+            settings are changing: `strike_out` is to be called under the lock, which
+            counts it. None: not counted; report it with `record`.
         """
-        strikes = self.streak.strikes
+        streak = self.streak
+        strikes = streak.strikes
         # Looked at after the strikes: if the episode has gone on, they belong to the past.
-        if self.closed != episode or not strikes.limit:
+        if self.closed != episode or not streak.limit:
             return None
-        reached = next(strikes.ticks) >= strikes.limit
+        number = next(strikes.ticks)
         strikes.clean = 0
-        if reached:
+        if number >= streak.limit or strikes.sealed is not None:
             # Of those that get here at once, one opens and the others are late.
-            return True
+            return Struck(streak, strikes, number)
         next(self.totals.failures.ticks)
         self.last_failure = (fault, time_ns)
         return False
@@ -166,24 +196,46 @@ class Circuit(Moving):
         """Count a success that ends a plain streak, without the lock; False if it is to be reported with `record`."""
         # Looked at before the door: the streak of an episode that is over may be ended, it reaches nobody.
         streak = self.streak
-        limit = streak.strikes.limit
-        if self.closed != episode or not limit:
+        if self.closed != episode or not streak.limit:
+            return False
+        streak.strikes = Strikes(episode)
+        if self.streak is not streak:
+            # The settings are changing, or the episode is: it may have come too late to be seen.
             return False
         next(self.totals.successes.ticks)
-        streak.strikes = Strikes(limit, episode)
         return True
 
-    def strike_out(self, episode: int, fault: Fault | None = None, now: float = 0.0, time_ns: int = 0) -> None:
-        """Count the strike that reached the limit, and open for it; one that was beaten to it is late."""
-        if episode == self.episode:
+    def strike_out(
+        self, episode: int, struck: Struck, fault: Fault | None = None, now: float = 0.0, time_ns: int = 0
+    ) -> None:
+        """Count the strike that reached the limit, and open for it; one that was beaten to it is late.
+
+        Where the settings have changed in between, the strike was taken over already, or
+        it comes after them and is judged by them.
+        """
+        sealed = struck.strikes.sealed
+        if episode != self.episode:
+            self._late(episode, FAILURE, accepted=False)
+        elif struck.streak is self._trip:
             self.totals.failures.tick()
             self._note(fault, time_ns)
             self._move(Input.TRIPPED, now, time_ns, fault)
+        elif sealed is not None and struck.number <= sealed:
+            self.totals.failures.tick()
+            self._note(fault, time_ns)
+            self._store_figures()
         else:
-            self._late(episode, FAILURE, accepted=False)
+            self.record(episode, FAILURE, fault, 0.0, now, time_ns)
 
     def _settle_probe(
-        self, permit: Permit, verdict: Verdict, fault: Fault | None, end: ProbeEnd, now: float, time_ns: int
+        self,
+        permit: Permit,
+        verdict: Verdict,
+        fault: Fault | None,
+        end: ProbeEnd,
+        took: float,
+        now: float,
+        time_ns: int,
     ) -> None:
         if permit.episode != self.episode:
             if verdict is not NEUTRAL:
@@ -201,19 +253,22 @@ class Circuit(Moving):
             # Its lease had run out, which was its end; the episode still listens.
             self.totals.late_accepted += 1
             self._late(permit.episode, verdict, accepted=True)
+        slow = False
         if verdict is FAILURE:
             self.totals.failures.tick()
             self._note(fault, time_ns)
+        elif verdict is SUCCESS:
+            slow = self._count_success(took)
+        else:
+            self.totals.answered += 1
+        # A circuit that opened because answers were slow must not close on a slow one.
+        if slow or verdict is FAILURE:
             if live:
                 self.totals.probes_failed += 1
                 kind = None if fault is None else fault.kind
-                self.events.append(ev.ProbeFailed(name=self._name, episode=self.episode, kind=kind))
+                self.events.append(ev.ProbeFailed(name=self._name, episode=self.episode, kind=kind, slow=slow))
             self._move(Input.PROBE_FAILED, now, time_ns, fault)
             return
-        if verdict is SUCCESS:
-            self.totals.successes.tick()
-        else:
-            self.totals.answered += 1
         if live:
             self.totals.probes_succeeded += 1
             self.events.append(ev.ProbeSucceeded(name=self._name, episode=self.episode))
@@ -223,64 +278,14 @@ class Circuit(Moving):
         else:
             self._store()
 
-    # ------------------------------------------------------------------------------------------------ an operator's acts
-    def reset(self, reason: str | None = None, actor: str | None = None, now: float = 0.0, time_ns: int = 0) -> bool:
-        """Close, forget the figures, lift a forced opening; False and no change when closed already."""
-        if self._state is CLOSED:
-            return False
-        self.last_failure = None
-        self._mode = self._own_mode()
-        self._move(Input.RESET, now, time_ns, reason=reason, actor=actor)
-        return True
-
-    def force_open(
-        self,
-        reason: str | None = None,
-        seconds: float | None = None,
-        actor: str | None = None,
-        now: float = 0.0,
-        time_ns: int = 0,
-    ) -> None:
-        """Open until `enable` or `reset`, or for `seconds` and then as after any cooldown."""
-        self._mode = FORCED
-        self.open_for = seconds
-        self._move(Input.FORCED, now, time_ns, reason=reason, actor=actor)
-
-    def disable(self, reason: str | None = None, actor: str | None = None, now: float = 0.0, time_ns: int = 0) -> None:
-        """Let everything pass and count nothing, until `enable`."""
-        if self._mode is not DISABLED:
-            self._mode = DISABLED
-            self._move(Input.DISABLED, now, time_ns, reason=reason, actor=actor)
-
-    def enable(self, actor: str | None = None, now: float = 0.0, time_ns: int = 0) -> None:
-        """End a forced opening or a disabling: closed, with fresh figures."""
-        if self._mode is FORCED or self._mode is DISABLED:
-            self._mode = self._own_mode()
-            self._move(Input.ENABLED, now, time_ns, actor=actor)
-
-    def clear(self, now: float = 0.0, time_ns: int = 0) -> None:
-        """Back to the very beginning, silently: what a test asks for between two cases."""
-        self.totals.zero()
-        self.last_failure = None
-        self.events.clear()
-        self._probes.clear()
-        self._state, self._mode, self._opened_ns, self._changed_ns = CLOSED, self._own_mode(), None, time_ns
-        # A permit of before must stay late, so episodes never repeat.
-        self.episode += 1
-        self._trip = self._trip.renewed(0)
-        self._store()
-
-    def abandon_probes(self, now: float = 0.0, time_ns: int = 0) -> None:
-        """Give back every probe: in a forked child the parent's are nobody's."""
-        self._drop_probes(ProbeEnd.ABANDONED)
-        self._store()
-
-    def publish(self, published: bool, now: float = 0.0, time_ns: int = 0) -> None:
-        """Whether the straight path may pass without asking; off under a test clock."""
-        self._published = published
-        self._store()
-
     # ------------------------------------------------------------------------------------------------ small things
+    def _count_success(self, took: float) -> bool:
+        """Count a success; whether it took too long."""
+        self.totals.successes.tick()
+        slow = took >= self.slow_from
+        self.totals.slow += slow
+        return slow
+
     def _note(self, fault: Fault | None, time_ns: int) -> None:
         if fault is not None:
             self.last_failure = (fault, time_ns)

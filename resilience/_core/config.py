@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from resilience._core.checks import Faults
 from resilience._core.record import spelled
-from resilience._core.trip import Consecutive, Trip
+from resilience._core.trip import Consecutive
 from resilience._core.window import FailureRate
 from resilience._words import FaultKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from resilience._core.tripping import Trip
 
 TRIPPING = (FaultKind.TRANSIENT, FaultKind.DOWNSTREAM)
 MAY_TRIP = (*TRIPPING, FaultKind.INTERNAL)
@@ -34,7 +36,8 @@ class BreakerConfig:
         max_cooldown: the longest a server's Retry-After may keep the circuit open (≥ cooldown, default 300 s).
         honour_retry_after: whether it may at all (default True).
         shadow: run beside live traffic, count what would be refused, refuse nothing (default False).
-        ramp: not available in this version.
+        ramp: seconds over which the share of calls that pass grows from 0 to 1 after the circuit has closed by
+            its probes (> 0); None (default): all pass at once. The circuit reads closed all the while.
 
     Raises:
         ConfigurationError: listing every value that can't be right.
@@ -55,7 +58,7 @@ class BreakerConfig:
     max_cooldown: float = field(default=300.0, kw_only=True)
     honour_retry_after: bool = field(default=True, kw_only=True)
     shadow: bool = field(default=False, kw_only=True)
-    ramp: None = field(default=None, kw_only=True)
+    ramp: float | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         faults = Faults()
@@ -71,7 +74,8 @@ class BreakerConfig:
         faults.choice("answered", self.answered, ("reset", "ignore"))
         for name in ("honour_retry_after", "shadow"):
             faults.flag(name, getattr(self, name))
-        faults.unavailable("ramp", self.ramp)
+        if self.ramp is not None:
+            object.__setattr__(self, "ramp", faults.seconds("ramp", self.ramp))
         if not faults and self.max_cooldown < self.cooldown:
             faults.add("max_cooldown", self.max_cooldown, f">= cooldown ({self.cooldown:g})")
         faults.raise_any()

@@ -55,10 +55,11 @@ class ProbeSucceeded(Event):
 
 
 class ProbeFailed(Event):
-    """A probe found the remote still failing."""
+    """A probe found the remote still failing, or still too slow (`slow`)."""
 
     episode: int
     kind: FaultKind | None = None
+    slow: bool = False
 
 
 class ProbeReleased(Event):
@@ -121,6 +122,13 @@ class ConfigConflict(Event):
     """A shared name was registered again with other settings, which changed nothing."""
 
     differences: tuple[str, ...]
+
+
+class Reconfigured(Event):
+    """An operator gave a live breaker other settings: each difference as `cooldown: 5.0, not 30.0`, the new value first."""
+
+    differences: tuple[str, ...]
+    actor: str | None = None
 
 
 class SinkFailed(Event):

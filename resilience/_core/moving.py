@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from resilience._core import events as ev
 from resilience._core.published import Published
+from resilience._core.ramp import FIRST_CREDIT, Ramp
 from resilience._core.totals import Totals
 from resilience._core.transitions import MANUAL, TRANSITIONS, Input
 from resilience._words import BreakerMode, CircuitState, ProbeEnd
@@ -13,7 +14,7 @@ from resilience._words import BreakerMode, CircuitState, ProbeEnd
 if TYPE_CHECKING:
     from resilience._core.config import BreakerConfig
     from resilience._core.faults import Fault
-    from resilience._core.trip import Figures
+    from resilience._core.tripping import Figures
 
 CLOSED, OPEN = CircuitState.CLOSED, CircuitState.OPEN
 NORMAL, FORCED, SHADOW = BreakerMode.NORMAL, BreakerMode.FORCED, BreakerMode.SHADOW
@@ -46,15 +47,18 @@ class Moving(Published):
         held = self._held_at(cause, now) if before is CLOSED and after is not CLOSED else None
         self._drop_probes(ProbeEnd.RESET if cause in MANUAL else ProbeEnd.ABANDONED)
         self._probe_successes = 0
+        self._ramp = None
         if after is OPEN:
-            # First the door, then the state: nobody may see an open circuit that lets pass.
-            self.closed = self.closed_windowed = self._unstruck.strikes.clean = 0
-            self.streak = self._unstruck
+            self._close_door()
             if cause is not Input.FORCED:
                 self.open_for = self._open_time(fault)
             self._opened_at, self._opened_ns = now, time_ns
         elif after is CLOSED:
             self._opened_ns = None
+            # Not where an operator closes it: who does that means it.
+            if cause is Input.PROBES_SUCCEEDED and self._config.ramp is not None:
+                self._ramp = Ramp(now, self._config.ramp, time_ns + round(self._config.ramp * 1e9))
+                self._credit = FIRST_CREDIT
             self._trip = self._trip.renewed(self._successes())
         elif self._mode is FORCED:
             # A forced opening with an end has come to it.

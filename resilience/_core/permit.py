@@ -20,9 +20,10 @@ class Permit:
         exempt: its report is of no interest: bypassed, disabled, a nested call in a probe.
         settled: it has been reported on; a second report does nothing.
         leased_at, lease: when a probe's lease began and how long it lasts, in seconds.
+        given_at: when it was given out, None where nobody looks at how long attempts take.
     """
 
-    __slots__ = ("__weakref__", "bypassed", "episode", "exempt", "lease", "leased_at", "probe", "settled")
+    __slots__ = ("__weakref__", "bypassed", "episode", "exempt", "given_at", "lease", "leased_at", "probe", "settled")
 
     def __init__(self, episode: int, *, exempt: bool = False, bypassed: bool = False) -> None:
         self.episode = episode
@@ -32,6 +33,7 @@ class Permit:
         self.settled = False
         self.leased_at = 0.0
         self.lease = 0.0
+        self.given_at: float | None = None
 
     def holds_at(self, now: float) -> bool:
         """Whether a probe's lease runs; one that began in the future is from before a clock jump."""

@@ -31,6 +31,7 @@ class BreakerStatus(Record):
         mode: normal, forced_open, disabled or shadow.
         failure_count, window_calls, failure_rate: what would count at this moment; as at the trip while not closed.
             The rate is None where the breaker counts a streak.
+        slow_calls, slow_rate: the same of successes that took too long; the rate is None without `slow_call`.
         opened_at: when it opened, None while closed.
         last_state_change: when it last changed state; its registration at first.
         next_half_open_at: when a probe may go, None unless open (and not forced for good).
@@ -39,6 +40,8 @@ class BreakerStatus(Record):
         late_results: results that came after the episode or the lease they belonged to.
         last_failure: survives a recovery, cleared by `reset`.
         would_refuse_total: what a breaker in shadow mode would have refused.
+        ramp_until: when a circuit that has closed by its probes lets everything through again; None outside of a ramp.
+        slow_total: successes that took too long, which `successes_total` includes.
     """
 
     name: str
@@ -66,6 +69,10 @@ class BreakerStatus(Record):
     would_refuse_total: int
     labels: Mapping[str, str] = _NO_LABELS
     last_failure: LastFailure | None = None
+    slow_calls: int = 0
+    slow_rate: float | None = None
+    slow_total: int = 0
+    ramp_until: int | None = None
 
     def __hash__(self) -> int:
         # A mapping has none: equal statuses have at least these in common.

@@ -11,6 +11,7 @@ class Totals:
     Attributes:
         successes, failures: counted by many threads without a lock.
         answered: refusals by a remote that is alive.
+        slow: successes that took too long, which the successes include.
         late: results that came after their episode or lease; late_accepted: those of the latter that still counted.
         would_refuse: refusals of a circuit in shadow mode.
         probes_started: always the sum of the three below and of those still out.
@@ -26,6 +27,7 @@ class Totals:
         "probes_released",
         "probes_started",
         "probes_succeeded",
+        "slow",
         "successes",
         "would_refuse",
     )
@@ -39,5 +41,5 @@ class Totals:
         """Start over, in place: compiled wrappers hold the counters."""
         self.successes.zero()
         self.failures.zero()
-        self.answered = self.late = self.late_accepted = self.would_refuse = 0
+        self.answered = self.slow = self.late = self.late_accepted = self.would_refuse = 0
         self.probes_started = self.probes_succeeded = self.probes_failed = self.probes_released = 0

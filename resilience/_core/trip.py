@@ -1,89 +1,19 @@
-"""When failures open a circuit: the interface of the modes, and the streak.
-
-A mode is a frozen setting (`Consecutive` here, `FailureRate` in `window`) that makes
-the machine keeping its figures. Successes are counted outside, without a lock; a machine is told
-the running total and keeps differences of it. While `clean` holds and `edge` has not
-been reached, one more success can change no decision and need not be reported.
-"""
+"""Failures in a row that open a circuit: the setting, and the machines that count them."""
 
 from __future__ import annotations
 
-import math
 import sys
 from collections import deque
 from dataclasses import dataclass
 from itertools import count
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from resilience._core.checks import Faults
 from resilience._core.counter import reading
+from resilience._core.tripping import NEVER, Figures
 
-NEVER = math.inf
-
-
-class Figures(NamedTuple):
-    """What counts at one moment: failures held, calls held, and their ratio (None without a window)."""
-
-    failures: int
-    calls: int
-    rate: float | None
-
-    def figures(self, now: float, successes: int) -> Figures:
-        """Themselves: figures that stay as they are, like those of an open circuit."""
-        return self
-
-
-class TripMachine(Protocol):
-    """What a circuit asks of a mode."""
-
-    @property
-    def clean(self) -> bool:
-        """One more success would change nothing but the running total."""
-
-    @property
-    def edge(self) -> float:
-        """The moment from which a success must be reported although `clean`."""
-
-    @property
-    def streak(self) -> Streak | None:
-        """The streak whose failures may be counted without the lock; None where each has to be reported."""
-
-    @property
-    def held(self) -> Held:
-        """The figures as a value that can be read later, at any moment, without the lock."""
-
-    def fail(self, now: float, successes: int) -> bool:
-        """Record a failure; True if it opens the circuit."""
-
-    def succeed(self, now: float, successes: int) -> bool:
-        """Record a success that `successes` includes; True if it opens the circuit (a rate can)."""
-
-    def answered(self) -> None:
-        """Record that the remote is alive and said no."""
-
-    def renewed(self, successes: int) -> TripMachine:
-        """A machine for the next closed episode: this one, started over, or another."""
-
-    def tripped(self, now: float, successes: int) -> Figures:
-        """The figures at the moment at which they open the circuit."""
-
-
-class Held(Protocol):
-    """Figures that can be read without a lock."""
-
-    def figures(self, now: float, successes: int) -> Figures:
-        """What counts at `now` in a circuit that is still closed."""
-
-
-class Trip(Protocol):
-    """A trip mode: a frozen setting that makes machines."""
-
-    @property
-    def windowed(self) -> bool:
-        """Whether successes are part of the figures."""
-
-    def machine(self) -> TripMachine:
-        """A fresh machine of this mode."""
+if TYPE_CHECKING:
+    from resilience._core.tripping import Trip
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +48,11 @@ class Consecutive:
         """Successes are no part of a streak."""
         return False
 
+    @property
+    def slow_from(self) -> float:
+        """A streak does not look at how long calls take."""
+        return NEVER
+
     def machine(self) -> Streak | TimedStreak:
         """A fresh streak."""
         return Streak(self.failures) if self.within is None else TimedStreak(self.failures, self.within)
@@ -130,17 +65,19 @@ class Strikes:
     one store publishes both: whoever sees the one sees the other.
 
     Attributes:
-        limit: the strike that opens the circuit; 0 where failures are not counted this way.
         ticks: `next(ticks)` counts one more and tells how many there are.
         clean: the episode while there is no strike, and so nothing that a success could end; else 0.
+        carried: how many were taken over from a streak with another limit.
+        sealed: how many another streak has taken over from this one; None while nobody has.
     """
 
-    __slots__ = ("clean", "limit", "ticks")
+    __slots__ = ("carried", "clean", "sealed", "ticks")
 
-    def __init__(self, limit: int, clean: int) -> None:
-        self.limit = limit
-        self.ticks = count(1)
+    def __init__(self, clean: int, carried: int = 0) -> None:
+        self.ticks = count(carried + 1)
         self.clean = clean
+        self.carried = carried
+        self.sealed: int | None = None
 
     @property
     def value(self) -> int:
@@ -148,21 +85,30 @@ class Strikes:
         return reading(self.ticks) - 1
 
 
+class Struck(NamedTuple):
+    """A strike that is to be reported under the lock: the streak, its strikes at that moment, and its number."""
+
+    streak: object
+    strikes: Strikes
+    number: int
+
+
 class Streak:
-    """The streaks of one closed episode.
+    """The streaks of one closed episode, as long as the settings stay.
 
     Attributes:
+        limit: the strike that opens the circuit.
         strikes: the failures of the current streak.
         episode: the episode while successes may pass without the lock, else 0.
     """
 
-    __slots__ = ("_limit", "edge", "episode", "strikes")
+    __slots__ = ("edge", "episode", "limit", "strikes")
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    def __init__(self, limit: int, carried: int = 0) -> None:
+        self.limit = limit
         self.edge = NEVER
         self.episode = 0
-        self.strikes = Strikes(limit, 0)
+        self.strikes = Strikes(0, carried)
 
     @property
     def clean(self) -> bool:
@@ -181,38 +127,52 @@ class Streak:
 
     def figures(self, now: float, successes: int) -> Figures:
         # The strike that opens is not yet seen by a circuit that still reads closed.
-        held = min(self.strikes.value, self._limit - 1)
+        strikes = self.strikes
+        held = min(strikes.value, max(self.limit - 1, strikes.carried))
         return Figures(held, held, None)
 
     def fail(self, now: float, successes: int) -> bool:
         strikes = self.strikes
-        opens = next(strikes.ticks) >= self._limit
+        opens = next(strikes.ticks) >= self.limit
         strikes.clean = 0
         return opens
 
-    def succeed(self, now: float, successes: int) -> bool:
+    def succeed(self, now: float, successes: int, slow: bool = False) -> bool:
         self.answered()
         return False
 
     def answered(self) -> None:
-        self.strikes = Strikes(self._limit, self.episode)
+        self.strikes = Strikes(self.episode)
 
     def renewed(self, successes: int) -> Streak:
         """Another machine: what is still on its way to this one must not reach a later episode."""
-        return Streak(self._limit)
+        return Streak(self.limit)
 
     def tripped(self, now: float, successes: int) -> Figures:
         """The figures at the moment of the trip."""
-        return Figures(self._limit, self._limit, None)
+        # Of those that came at once the last one may be the first to get here.
+        strikes = max(self.limit, self.strikes.carried + 1)
+        return Figures(strikes, strikes, None)
+
+    def adjusted(self, trip: Trip, now: float, successes: int) -> Streak | None:
+        strikes = self.strikes
+        # Said before the strikes are read, and how many there are after it: whoever strikes and finds nothing said
+        # has been read; whoever finds it comes to the lock with the number of its strike, which tells.
+        strikes.sealed = 0
+        strikes.sealed = held = self.figures(now, successes).failures
+        if not isinstance(trip, Consecutive) or trip.within is not None:
+            return None
+        return Streak(trip.failures, held)
 
 
 class Unstruck:
     """Stands in the place of a streak where there is none to count on; `strikes.clean` is set under the lock."""
 
-    __slots__ = ("strikes",)
+    __slots__ = ("limit", "strikes")
 
     def __init__(self) -> None:
-        self.strikes = Strikes(0, 0)
+        self.limit = 0
+        self.strikes = Strikes(0)
 
 
 class TimedStreak:
@@ -235,7 +195,7 @@ class TimedStreak:
         self.clean = False
         return len(times) == self._limit and now - times[0] <= self._within
 
-    def succeed(self, now: float, successes: int) -> bool:
+    def succeed(self, now: float, successes: int, slow: bool = False) -> bool:
         self.answered()
         return False
 
@@ -247,6 +207,15 @@ class TimedStreak:
     def renewed(self, successes: int) -> TimedStreak:
         self.answered()
         return self
+
+    def adjusted(self, trip: Trip, now: float, successes: int) -> TimedStreak | None:
+        if not isinstance(trip, Consecutive) or trip.within is None:
+            return None
+        other = TimedStreak(trip.failures, trip.within)
+        # Of more than fit the last ones stay.
+        other.times.extend(self.times)
+        other.clean = self.clean
+        return other
 
     @property
     def held(self) -> FrozenTimedStreak:

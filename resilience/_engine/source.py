@@ -23,6 +23,8 @@ class Shape(NamedTuple):
     is_async: bool
     breaker: bool = False
     windowed: bool = False
+    timed: bool = False
+    """The breaker looks at how long calls take."""
     bulkhead: bool = False
     budget: bool = False
     retry: bool = False
@@ -85,7 +87,8 @@ def add_door(lines: Lines, shape: Shape, slow: str) -> None:
     if not shape.breaker:
         lines.add("@episode = 0")
         return
-    lines.add("@episode = @circuit.closed_windowed" if shape.windowed else "@episode = @circuit.closed")
+    door = "closed_timed" if shape.timed else "closed_windowed" if shape.windowed else "closed"
+    lines.add(f"@episode = @circuit.{door}")
     lines.add("if not @episode:")
     if shape.fail_fast:
         lines.add("    @wait = @cold.door()")
@@ -127,6 +130,9 @@ def _enter(lines: Lines, shape: Shape, slow: str) -> None:
         lines.add("if @task.cancelling(): @note(@deadline, @task)")
         lines.add("@bucket.entries[@task] = @deadline")
         lines.add("if not @bucket.armed: @bucket.arm(@deadline)")
+    elif shape.breaker and shape.timed:
+        if not shape.budget:
+            lines.add("@started = @time.monotonic()")
     elif shape.is_async and shape.breaker:
         lines.add("@started = None if @outer_deadline() is None else @time.monotonic()")
 
@@ -182,9 +188,18 @@ def add_count(lines: Lines, shape: Shape) -> None:
 
 
 def add_success(lines: Lines, shape: Shape) -> None:
-    """Count a success: a tick, as long as there is nothing that it could change."""
-    edge = " or @time.monotonic() >= @circuit.edge" if shape.windowed else ""
-    lines.add(f"if @circuit.streak.strikes.clean != @episode{edge}: @cold.succeeded(@episode)")
+    """Count a success: a tick where it changes nothing else."""
+    if shape.timed:
+        lines.add("@now = @time.monotonic()")
+        unclean = (
+            "@circuit.clean_windowed != @episode or @now >= @circuit.edge or @now - @started >= @circuit.slow_from"
+        )
+        lines.add(f"if {unclean}: @cold.succeeded(@episode, @now - @started)")
+    elif shape.windowed:
+        unclean = "@circuit.clean_windowed != @episode or @time.monotonic() >= @circuit.edge"
+        lines.add(f"if {unclean}: @cold.succeeded(@episode)")
+    else:
+        lines.add("if @circuit.streak.strikes.clean != @episode: @cold.succeeded(@episode)")
     lines.add("else: @next(@counter)")
 
 

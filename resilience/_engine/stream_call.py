@@ -34,10 +34,12 @@ class StreamCall(Call):
         delivered: the consumer has been given something, so the stream can't be begun anew.
         bypassed: the call was skipped, and its value is the call site's fallback.
         limits: the deadlines of this call that are in force, outermost first.
+        watched: somebody wants to know how long an attempt takes to its first item.
+        answered_at: when the attempt under way gave that; None before, or where nobody wants to know.
         stepped: when the step under way began; None where no deadline watches it.
     """
 
-    __slots__ = ("box", "bypassed", "delivered", "limits", "stepped")
+    __slots__ = ("answered_at", "box", "bypassed", "delivered", "limits", "stepped", "watched")
 
     def __init__(self, site: Site, world: World, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         super().__init__(site, world, args, kwargs)
@@ -45,6 +47,17 @@ class StreamCall(Call):
         self.delivered = self.bypassed = False
         self.limits: list[Limit] = []
         self.stepped: float | None = None
+        self.watched = False
+        self.answered_at: float | None = None
+
+    def watch(self) -> None:
+        self.watched = True
+        self.answered_at = None
+
+    def note_item(self) -> None:
+        """The watched attempt has given an item."""
+        if self.answered_at is None:
+            self.answered_at = self.site.services.now()
 
     def skip(self) -> None:
         self.bypassed = True

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 def stream_source_of(shape: Shape, sig: Signature) -> str:
     """The source of a factory whose parameters become the closure of a generator function."""
+    assert not shape.timed, "a breaker that looks at how long calls take wants the plan's streams"
     assert shape.is_async or not (shape.budget or shape.first_item), "a plain generator with a limit takes the plan"
     return wrapper_source(shape, sig, _async_body if shape.is_async else _plain_body)
 

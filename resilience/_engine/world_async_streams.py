@@ -67,6 +67,8 @@ class AsyncStreamWorld(AsyncWorld):
             if outcome.error is not None:
                 return self._ended(outcome)
             call.delivered = True
+            if call.watched:
+                call.note_item()
             limit, seconds = IdleDeadline, self._site.idle
             try:
                 sent = await hand_out(call.box, outcome.value)

@@ -87,6 +87,8 @@ class StreamWorld(WorkerWorld):
             if outcome.error is not None:
                 return outcome
             call.delivered = True
+            if call.watched:
+                call.note_item()
             limit, seconds = IdleDeadline, self._site.idle
             try:
                 argument = await hand_out(call.box, outcome.value)

@@ -9,6 +9,7 @@ from resilience._core.deadline import is_evidence
 from resilience._core.order import Layer
 from resilience._core.outcome import Outcome
 from resilience._core.permit import Permit
+from resilience._core.tripping import NEVER
 from resilience._core.view import FOREVER
 from resilience._policies.fallback import Fallback
 from resilience._policies.marks import counts_first
@@ -93,7 +94,7 @@ class BreakerLayers:
     def stopped(self, wait: float) -> str:
         """Why an attempt after a wait would be refused, for a retry that need not wait for it; "" if it may go."""
         breaker = self._found or self.breaker
-        if breaker.circuit.closed or breaker.circuit.closed_windowed:
+        if breaker.circuit.passing:
             return ""
         left = self.refusal()
         if left is None or left <= wait:
@@ -108,10 +109,10 @@ class BreakerLayers:
             return await inner(call)
         breaker = self._found or self.breaker
         # While closed, the episode is all there is to a permit, as on the straight path.
-        episode = breaker.circuit.closed or breaker.circuit.closed_windowed
+        episode = breaker.circuit.passing
         if not episode or self._per_call:
             return await self._permitted(call, inner)
-        started = None if DEADLINE.get() is None else breaker.now()
+        started = self.began(call, breaker)
         try:
             outcome = await inner(call)
         except BaseException as error:
@@ -120,7 +121,7 @@ class BreakerLayers:
         if outcome.pending:
             return outcome
         if outcome.error is None and self._site.judge_result is None:
-            breaker.succeed(episode)
+            breaker.succeed(episode, 0.0 if started is None else self._took(call, breaker, started))
         else:
             self.settle(call, Permit(episode), outcome, started)
         return outcome
@@ -131,13 +132,13 @@ class BreakerLayers:
         permit = breaker.acquire(self._lease())
         if not isinstance(permit, Permit):
             return self._refuse(permit)
-        # Also inside somebody else's probe there is one attempt.
-        call.probed = permit.probe or is_probing(breaker, breaker.circuit.episode)
+        # Also inside somebody else's probe there is one attempt. A shadow ends no retry.
+        call.probed = (permit.probe or is_probing(breaker, breaker.circuit.episode)) and not breaker.shadowed
         if self._per_call:
             return await self._keep(call, permit, inner)
         if permit.probe:
             mark_probe(breaker, permit)
-        started = None if DEADLINE.get() is None else breaker.now()
+        started = self.began(call, breaker)
         try:
             outcome = await inner(call)
         except BaseException as error:
@@ -152,15 +153,29 @@ class BreakerLayers:
             self.settle(call, permit, outcome, started)
         return outcome
 
+    def began(self, call: Call, breaker: CircuitBreaker) -> float | None:
+        """When an attempt that begins here begins; None where neither a deadline nor the breaker looks at its time."""
+        if breaker.circuit.slow_from != NEVER:
+            call.watch()
+            return breaker.now()
+        return None if DEADLINE.get() is None else breaker.now()
+
+    def _took(self, call: Call, breaker: CircuitBreaker, started: float) -> float:
+        """How long the attempt took, in seconds: until now; a stream's until its first item. 0 where nobody looks."""
+        answered = call.answered_at
+        return breaker.took(started) if answered is None else answered - started
+
     def settle(self, call: Call, permit: Permit, outcome: Outcome, started: float | None) -> None:
-        """Report an attempt; `started` is when it began, None where no deadline watches it."""
+        """Report an attempt; `started` is when it began, None where nobody looks at its time."""
         fault = call.site.judge(call, outcome)
         if permit.exempt:
             # Not even a mark on the exception: whoever holds the real permit is to count it.
             return
         # An attempt that a deadline of ours cut short without a word on the remote was cancelled, as in asyncio.
         end = ProbeEnd.NEUTRAL if outcome.expired is None else ProbeEnd.CANCELLED
-        self.breaker.settle(permit, self._verdict_once(outcome, fault, call.since(started)), fault, end)
+        breaker = self.breaker
+        took = 0.0 if started is None else self._took(call, breaker, started)
+        breaker.settle(permit, self._verdict_once(outcome, fault, call.since(started)), fault, end, took)
 
     def _settle_interrupted(self, permit: Permit, error: BaseException, started: float | None) -> None:
         breaker = self.breaker
@@ -203,7 +218,7 @@ class BreakerLayers:
 
     async def report(self, call: Call, inner: Inner) -> Outcome:
         """Settle the last permit once, with what became of the whole call."""
-        started = self.breaker.now() if DEADLINE.get() is not None else None
+        started = self.began(call, self.breaker)
         try:
             outcome = await inner(call)
         except BaseException as error:

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import time
-from itertools import count
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from resilience._context import is_probing
 from resilience._core.checks import Faults, checked
-from resilience._core.circuit import Circuit
-from resilience._core.counter import Counter
-from resilience._core.events import Bypassed, Rejected
-from resilience._core.faults import Fault, FaultKind, verdict_of
+from resilience._core.config import BreakerConfig
+from resilience._core.faults import Fault, FaultKind
 from resilience._core.permit import Permit
-from resilience._core.view import FOREVER
+from resilience._core.tripping import NEVER
+from resilience._policies.attempts import AttemptedCircuit
 from resilience._policies.guard import GuardKit
-from resilience._policies.locked import LockedCircuit
-from resilience._policies.marks import counts_first
 from resilience._policies.status import read_status
 from resilience._policies.verdicts import settle_error
 from resilience._words import CircuitState, OnOpen, ProbeEnd, Verdict
-from resilience.errors import CircuitOpenError, ConfigurationError, shown
+from resilience.errors import ConfigurationError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from resilience._core.config import BreakerConfig
     from resilience._core.report import BreakerStatus
     from resilience._policies.guard import Block
     from resilience._site import Classify, Services
@@ -33,13 +27,12 @@ if TYPE_CHECKING:
     P = ParamSpec("P")
     R = TypeVar("R")
 
-_SERIALS = count(1)
 _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200
 FAIL = OnOpen.FAIL
-SUCCESS, FAILURE, NEUTRAL = Verdict.SUCCESS, Verdict.FAILURE, Verdict.NEUTRAL
+SUCCESS = Verdict.SUCCESS
 
 
-class CircuitBreaker(LockedCircuit):
+class CircuitBreaker(AttemptedCircuit):
     """A named circuit breaker, shared by every call site that uses its name.
 
     Get one from a registry (`Registry.breaker`, `breaker(name).breaker`), never by
@@ -47,25 +40,15 @@ class CircuitBreaker(LockedCircuit):
 
     Attributes:
         name: its name in the registry.
-        config: the settings it was first registered with.
+        config: the settings that hold: those it was first registered with, or of the last `reconfigure`.
     """
 
     def __init__(
         self, name: str, config: BreakerConfig, services: Services, classify: Classify, home: object = None
     ) -> None:
-        super().__init__(Circuit(config, name, services.clock.time_ns()), services)
-        self.name = name
-        self.config = config
-        self.mark = (next(_SERIALS),)
-        self.rejected = Counter()
-        self.bypassed = Counter()
+        super().__init__(name, config, services)
         self._classify = classify
         self._home = home
-        # Most faults say nothing but their kind.
-        self.by_kind = {
-            kind: verdict_of(Fault(kind), trip_on=config.trip_kinds, trip_on_status=config.trip_statuses)
-            for kind in FaultKind
-        }
         self._guards = {on_open: GuardKit(self, classify, on_open) for on_open in OnOpen}
         self._failing_guards = self._guards[FAIL]
 
@@ -76,21 +59,16 @@ class CircuitBreaker(LockedCircuit):
         return self.circuit.view.state
 
     def is_open(self) -> bool:
-        """Whether a call at this moment would be refused. Pure: takes no probe, changes nothing."""
+        """Whether a call at this moment would be refused. Pure: takes no probe, changes nothing.
+
+        False during a ramp, of which nobody can foresee whom it lets through.
+        """
         circuit = self.circuit
-        if circuit.closed or circuit.closed_windowed:
+        if circuit.passing:
             return False
         if 0.0 < circuit.open_until - time.monotonic() <= circuit.open_span:
             return True
         return self.refusal() is not None
-
-    def refusal(self) -> float | None:
-        """Seconds for which a call at this moment would be refused (`FOREVER`: until an operator acts), else None. Pure."""
-        return self.circuit.refusal(self._services.now())
-
-    def refusal_here(self) -> float | None:
-        """The same for a call made here: inside a probe of this breaker it shares that probe."""
-        return None if is_probing(self, self.circuit.episode) else self.refusal()
 
     def status(self) -> BreakerStatus:
         """One consistent moment of the breaker, read without its lock."""
@@ -112,6 +90,8 @@ class CircuitBreaker(LockedCircuit):
         on_open = checked(OnOpen, "on_open", on_open)
         answer = self.acquire()
         if isinstance(answer, Permit):
+            if self.circuit.slow_from != NEVER:
+                answer.given_at = self.now()
             return answer
         if on_open is OnOpen.BYPASS:
             self.note_bypass()
@@ -119,8 +99,12 @@ class CircuitBreaker(LockedCircuit):
         raise self.refuse(answer)
 
     def on_success(self, permit: Permit) -> None:
-        """Report that the attempt succeeded. A second report on one permit does nothing."""
-        self.settle(permit, Verdict.SUCCESS)
+        """Report that the attempt succeeded. A second report on one permit does nothing.
+
+        With `slow_call` it took as long as the permit was out.
+        """
+        given_at = permit.given_at
+        self.settle(permit, SUCCESS, took=0.0 if given_at is None else self.took(given_at))
 
     def on_failure(self, permit: Permit, fault: Fault | FaultKind | BaseException) -> None:
         """Report what went wrong: a `Fault`, a `FaultKind`, or the exception to be classified.
@@ -185,109 +169,86 @@ class CircuitBreaker(LockedCircuit):
 
     # ------------------------------------------------------------------------------------------------ an operator's acts
     def reset(self, *, reason: str | None = None, actor: str | None = None) -> bool:
-        """Close the circuit, forget its figures, lift a forced opening.
+        """Close the circuit, forget its figures, lift a forced opening; without a ramp.
+
+        Args:
+            reason, actor: why, and by whom, for events and logs.
 
         Returns:
             True; or False, with nothing changed, where it was closed already.
+
+        Raises:
+            ConfigurationError: a reason or actor that is no text, or an empty one.
         """
+        _check_texts(reason=reason, actor=actor)
         done = self._section(self.circuit.reset, reason, actor)
         return done is not False
 
     def force_open(self, reason: str, *, seconds: float | None = None, actor: str | None = None) -> None:
-        """Refuse everything: until `enable` or `reset`, or for `seconds` and then as after any cooldown."""
+        """Refuse everything: until `enable` or `reset`, or for `seconds` and then as after any cooldown.
+
+        Args:
+            reason: why; for events and logs.
+            seconds: how long (> 0); None (default) until an operator ends it.
+            actor: by whom.
+
+        Raises:
+            ConfigurationError: no reason, or a value out of its range.
+        """
         faults = Faults()
         faults.text("reason", reason)
         if seconds is not None:
             seconds = faults.seconds("seconds", seconds)
+        faults.text_or_none("actor", actor)
         faults.raise_any()
         self._section(self.circuit.force_open, reason, seconds, actor)
 
     def disable(self, *, reason: str | None = None, actor: str | None = None) -> None:
-        """Let everything pass and count nothing, until `enable`."""
+        """Let everything pass and count nothing, until `enable`.
+
+        Raises:
+            ConfigurationError: a reason or actor that is no text, or an empty one.
+        """
+        _check_texts(reason=reason, actor=actor)
         self._section(self.circuit.disable, reason, actor)
 
     def enable(self, *, actor: str | None = None) -> None:
-        """End a forced opening or a disabling: closed, with fresh figures."""
+        """End a forced opening or a disabling: closed, with fresh figures and without a ramp.
+
+        Raises:
+            ConfigurationError: an actor that is no text, or an empty one.
+        """
+        _check_texts(actor=actor)
         self._section(self.circuit.enable, actor)
 
-    # ------------------------------------------------------------------------------------------------ for layers and guards
-    def verdict(self, fault: Fault | None) -> Verdict:
-        """What a fault means to this breaker; None is a success."""
-        if fault is None:
-            return SUCCESS
-        if fault.plain:
-            return self.by_kind[fault.kind]
-        config = self.config
-        return verdict_of(fault, trip_on=config.trip_kinds, trip_on_status=config.trip_statuses)
+    # ------------------------------------------------------------------------------------------------ identity
+    def reconfigure(self, config: BreakerConfig, *, actor: str | None = None) -> None:
+        """Give a live breaker other settings, as one change.
 
-    def acquire(self, lease: float = 0.0) -> Permit | float:
-        """A permit, or the seconds it is refused for. A call inside a probe of this breaker shares that probe."""
-        circuit = self.circuit
-        episode = circuit.closed or circuit.closed_windowed
-        if episode:
-            return Permit(episode)
-        if is_probing(self, circuit.episode):
-            return Permit(circuit.episode, exempt=True)
-        answer = self._section(self._ask, lease)
-        return 0.0 if answer is None else answer
+        State, permits in flight and an operator's mode stay, and so do the figures where
+        the new settings count the same way: a streak, the failures of a streak within a
+        time, the slices of a window whose `bucket` is the same. Other figures start
+        afresh. It opens and closes nothing: the next result is judged by the new
+        settings, and an open circuit keeps its present end.
 
-    def settle(
-        self, permit: Permit, verdict: Verdict, fault: Fault | None = None, end: ProbeEnd = ProbeEnd.NEUTRAL
-    ) -> None:
-        """Report a permit's result."""
-        if permit.exempt:
-            return
-        if verdict is NEUTRAL and not permit.probe:
-            permit.settled = True
-        else:
-            self._section(self.circuit.settle, permit, verdict, fault, end)
+        Args:
+            config: all settings, not only those that differ.
+            actor: by whom, for events and logs.
 
-    def succeed(self, episode: int) -> None:
-        """Report a success of an attempt that a closed circuit let through in `episode`."""
-        circuit = self.circuit
-        if circuit.closed == episode and circuit.streak.strikes.clean == episode:
-            circuit.totals.successes.tick()
-        elif not circuit.end_streak(episode):
-            self._section(circuit.record, episode, SUCCESS, None)
+        Raises:
+            ConfigurationError: no `BreakerConfig`, or an actor that is no text; nothing has changed then.
 
-    def record(self, episode: int, verdict: Verdict, fault: Fault | None = None) -> None:
-        """Report the result of an attempt that the straight path let through in `episode`."""
-        if verdict is not NEUTRAL:
-            self._section(self.circuit.record, episode, verdict, fault)
-
-    def count_error(self, episode: int, error: BaseException, fault: Fault) -> None:
-        """Report a classified exception of an attempt that the straight path let through in `episode`."""
-        verdict = self.by_kind[fault.kind] if fault.plain else self.verdict(fault)
-        if verdict is FAILURE:
-            if not counts_first(error, self.mark):
-                return
-            opens = self.circuit.strike(episode, fault, time.time_ns())
-            if opens is not False:
-                self.count_strike(episode, fault, opens)
-        else:
-            self.record(episode, verdict)
-
-    def count_strike(self, episode: int, fault: Fault, opens: bool | None) -> None:
-        """Finish what `Circuit.strike` could not do without the lock."""
-        if opens:
-            self._section(self.circuit.strike_out, episode, fault)
-        else:
-            self._section(self.circuit.record, episode, FAILURE, fault)
-
-    def refuse(self, wait: float) -> CircuitOpenError:
-        """Count a refusal and make its exception; the caller raises it and keeps no name for it."""
-        self.rejected.tick()
-        hub = self._hub
-        if hub.wanted and Rejected in hub.wanted:
-            hub.publish(Rejected(name=self.name, retry_after=None if wait == FOREVER else wait))
-        return CircuitOpenError(self.name, None if wait == FOREVER else wait)
-
-    def note_bypass(self, site: str = "") -> None:
-        """Count a call that was skipped."""
-        self.bypassed.tick()
-        hub = self._hub
-        if hub.wants(Bypassed):
-            hub.publish(Bypassed(name=self.name, site=site, by="circuit_open"))
+        Example:
+            >>> mail = default_registry().breaker("mail", BreakerConfig())
+            >>> mail.reconfigure(BreakerConfig(cooldown=5), actor="ann")
+            >>> mail.config.cooldown
+            5.0
+        """
+        faults = Faults()
+        faults.instance("config", config, BreakerConfig)
+        faults.text_or_none("actor", actor)
+        faults.raise_any()
+        self._section(self.circuit.reconfigure, config, actor)
 
     def clear_state(self) -> None:
         """Back to closed and zero, as just registered."""
@@ -295,7 +256,6 @@ class CircuitBreaker(LockedCircuit):
         self.rejected.zero()
         self.bypassed.zero()
 
-    # ------------------------------------------------------------------------------------------------ identity
     def __repr__(self) -> str:
         return f"<CircuitBreaker {self.name!r} {self.state.value}>"
 
@@ -303,3 +263,10 @@ class CircuitBreaker(LockedCircuit):
         if self._home is None:
             raise TypeError(f"circuit breaker {self.name!r} belongs to no registry that could be found again")
         return self._home, (self.name, self.config)
+
+
+def _check_texts(**given: object) -> None:
+    faults = Faults()
+    for name, value in given.items():
+        faults.text_or_none(name, value)
+    faults.raise_any()

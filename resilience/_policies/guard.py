@@ -209,24 +209,23 @@ class OwnBlock(Block):
     Entered again while it is in use, within itself or by another task, that use is given a block of its own.
     """
 
-    __slots__ = ("_fault", "_handled", "_kit", "_others", "_permits", "_started")
+    __slots__ = ("_fault", "_handled", "_kit", "_others", "_uses")
 
     def __init__(self, kit: GuardKit) -> None:
         self._kit = kit
-        self._permits: list[Permit] = []
+        self._uses: list[tuple[Permit, float | None]] = []
         self._others: tuple[OwnBlock, ...] = ()
         self._handled = _here()
-        self._started: float | None = None
         self._fault: Fault | None = None
 
     @property
     def entered(self) -> bool:
         """Whether somebody is inside."""
-        return bool(self._permits)
+        return bool(self._uses)
 
     def __enter__(self) -> Permit:
         kit = self._kit
-        if self._permits:
+        if self._uses:
             block = OwnBlock(kit)
             permit = block.__enter__()
             self._others = _still_entered(self._others, block)
@@ -239,34 +238,34 @@ class OwnBlock(Block):
                 raise breaker.refuse(answer)
             breaker.note_bypass()
             answer = Permit(breaker.circuit.episode, exempt=True, bypassed=True)
-        self._permits.append(answer)
+        self._uses.append((answer, breaker.began() if _deadline() is None else breaker.now()))
         if answer.probe:
             mark_probe(breaker, answer)
-        if DEADLINE.get() is not None:
-            self._started = breaker.now()
         return answer
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         own = _take_kept(self)
-        if own is None and not self._permits:
+        if own is None and not self._uses:
             own = _first_entered(self._others)
         if own is not None:
             own.__exit__(kind, error, trace)
             return
         try:
-            permit = self._permits.pop()
+            permit, started = self._uses.pop()
         except IndexError:
             return  # somebody else has left it meanwhile
         if permit.probe:
             unmark_probe(permit)
         if error is not None:
-            _report_error(self._kit, permit, error, self._handled, self._started)
+            _report_error(self._kit, permit, error, self._handled, started)
         else:
             breaker, fault = self._kit.breaker, self._fault
             self._fault = None
-            breaker.settle(permit, breaker.verdict(fault), fault)
+            breaker.settle(
+                permit, breaker.verdict(fault), fault, took=0.0 if started is None else breaker.took(started)
+            )
 
     def judge(self, value: Any) -> Any:
         judge = self._kit.judge_result

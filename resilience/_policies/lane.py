@@ -43,7 +43,7 @@ def failure_lane(breaker: CircuitBreaker, site: Site) -> Callable[[int, Exceptio
 
     None, with nothing reported, where more has to be known outside of the `except` block.
     """
-    circuit, by_kind, mark, bare = breaker.circuit, breaker.by_kind, breaker.mark, site.bare
+    circuit, mark, bare = breaker.circuit, breaker.mark, site.bare
 
     def in_full(episode: int, error: Exception) -> Fault:
         fault = site.classify(error, None)
@@ -63,12 +63,12 @@ def failure_lane(breaker: CircuitBreaker, site: Site) -> Callable[[int, Exceptio
         except Exception:
             # An exception that does not let itself be read.
             return in_full(episode, error)
-        if fault is None or not fault.plain or by_kind[fault.kind] is not FAILURE:
+        if fault is None or not fault.plain or circuit.by_kind[fault.kind] is not FAILURE:
             return in_full(episode, error)
         attributes[MARK] = mark
-        opens = circuit.strike(episode, fault, time.time_ns())
-        if opens is not False:
-            breaker.count_strike(episode, fault, opens)
+        strike = circuit.strike(episode, fault, time.time_ns())
+        if strike is not False:
+            breaker.count_strike(episode, fault, strike)
         return fault
 
     return settled

@@ -38,14 +38,16 @@ def _read(breaker: CircuitBreaker) -> BreakerStatus:
     totals = circuit.totals
     now = breaker.now()
     successes = totals.successes.value
-    failures, calls, rate = view.held.figures(now, successes)
+    held = view.held.figures(now, successes)
     return BreakerStatus(
         name=breaker.name,
         state=view.state,
         mode=view.mode,
-        failure_count=failures,
-        window_calls=calls,
-        failure_rate=rate,
+        failure_count=held.failures,
+        window_calls=held.calls,
+        failure_rate=held.rate,
+        slow_calls=held.slow,
+        slow_rate=held.slow_rate,
         opened_at=view.opened_ns,
         last_state_change=view.changed_ns,
         next_half_open_at=_next_half_open_at(view.state, view.opened_ns, view.open_for),
@@ -62,6 +64,8 @@ def _read(breaker: CircuitBreaker) -> BreakerStatus:
         late_results=totals.late,
         late_accepted=totals.late_accepted,
         would_refuse_total=totals.would_refuse,
+        slow_total=totals.slow,
+        ramp_until=None if view.ramp is None or not view.ramp.left(now) else view.ramp.ends_ns,
         last_failure=_last_failure(circuit.last_failure),
     )
 

@@ -157,10 +157,29 @@ def test_breaker_config_trip(value):
     refused("trip", BreakerConfig, value)
 
 
-@pytest.mark.parametrize("value", [1, 1.0, True, "x", Odd()], ids=named)
-def test_breaker_config_ramp_is_not_there_yet(value):
-    """Issue 2, Build 4: a signature that a later issue fills raises until then."""
+@pytest.mark.parametrize("value", [0, -1.0, True, "x", NAN, INF, 10**400, Odd()], ids=named)
+def test_breaker_config_ramp(value):
+    """Section 3: seconds > 0, or None."""
     refused("ramp", BreakerConfig, ramp=value)
+
+
+@pytest.mark.parametrize("act", ["reset", "disable", "enable", "force_open"])
+@pytest.mark.parametrize("who", ["breaker", "reference"])
+@pytest.mark.parametrize("value", ["", "  ", 5, b"ann", Odd()], ids=named)
+def test_who_acts_and_why_are_texts(registry, act, who, value):
+    """Section 4: an act is told with its actor and reason; nothing happens where they say nothing."""
+    shared = registry.breaker("acts", BreakerConfig())
+    target = shared if who == "breaker" else breaker("acts", registry=registry)
+    if act == "force_open":
+        refused("actor", target.force_open, "drill", actor=value)
+        refused("reason", target.force_open, value)
+    else:
+        refused("actor", getattr(target, act), actor=value)
+    if act in ("reset", "disable"):
+        refused("reason", getattr(target, act), reason=value)
+    status = shared.status()
+
+    assert ("closed", "normal") == (status.state.value, status.mode.value)
 
 
 def test_max_cooldown_below_cooldown():
@@ -226,10 +245,21 @@ def test_window_that_is_a_multiple_up_to_rounding_is_taken(window, bucket):
     assert window == FailureRate(window=window, bucket=bucket).window
 
 
-@pytest.mark.parametrize("field", ["slow_call", "slow_rate"])
-def test_slow_calls_are_not_there_yet(field):
-    """Issue 2, Build 4: slow_call raises until a later issue fills it."""
-    refused(field, FailureRate, **{field: 0.5})
+@pytest.mark.parametrize("value", [0, -1, True, "2", math.nan, math.inf, 10**400])
+def test_slow_call_must_be_seconds(value):
+    """Section 3: any zero, negative, NaN, infinity or bool as a number is refused."""
+    refused("slow_call", FailureRate, slow_call=value)
+
+
+@pytest.mark.parametrize("value", [0, -0.1, 1.1, True, "0.5", math.nan])
+def test_slow_rate_must_be_a_share(value):
+    """Section 3: a rate lies in (0, 1]."""
+    refused("slow_rate", FailureRate, slow_call=1, slow_rate=value)
+
+
+def test_slow_rate_needs_slow_call():
+    """A share of nothing: what is slow has to be said."""
+    refused("slow_rate", FailureRate, slow_rate=0.5)
 
 
 def test_timedelta_is_accepted_for_seconds():

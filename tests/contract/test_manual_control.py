@@ -363,6 +363,64 @@ def test_shadow_does_not_stop_retries(env, remote, trips_at):
     assert 4 == provider.calls
 
 
+def test_shadow_does_not_make_a_probe_one_attempt(env, remote, trips_at):
+    """Section 4: a probe in shadow is judged like any, and its call goes on as if there were no breaker."""
+    provider = remote(ConnectionError, ConnectionError, "ok")
+    plain = breaker("api", trips_at(1, shadow=True))(env.function(provider))
+    env.fails(plain)
+    env.advance(30)
+    fn = retry_of(env, provider, trips_at(1, shadow=True))
+
+    assert "ok" == env.call(fn)
+    assert (1, 3) == (env.registry.get("api").status().probes_failed, provider.calls)
+
+
+def test_shadow_leaves_no_note(env, remote, trips_at):
+    """Section 4: what a shadow would have refused says nothing about a circuit on its way out."""
+    fn = retry_of(env, remote(then=ConnectionError), trips_at(1, shadow=True))
+    error = env.fails(fn)
+
+    assert ["retry gave up after 4 attempts"] == error.__notes__
+
+
+def test_shadow_tells_its_transitions(env, remote, trips_at):
+    """Section 4: its events are those of any breaker."""
+    fn = breaker("api", trips_at(1, shadow=True))(env.function(remote(ConnectionError, "ok")))
+    told = []
+    env.registry.subscribe(lambda event: told.append(event.cause), StateChanged)
+    env.fails(fn)
+    env.advance(30)
+    env.call(fn)
+
+    assert ["tripped", "cooled", "probes_succeeded"] == told
+
+
+def test_shadow_by_permits(registry, clock, trips_at):
+    """Section 4: permits alike: none is refused, and only the probe has a say."""
+    shared = registry.breaker("api", trips_at(1, shadow=True, cooldown=30))
+    fail(shared)
+    clock.advance(30)
+    probe, other = shared.try_acquire(), shared.try_acquire(OnOpen.BYPASS)
+    shared.on_failure(other, FaultKind.TRANSIENT)
+    shared.on_success(probe)
+
+    assert (True, False) == (bool(other), other.bypassed)
+    assert (CLOSED, 1) == (shared.state, shared.status().would_refuse_total)
+
+
+def test_a_shadow_forced_for_a_time(registry, clock, trips_at):
+    """Section 4: an operator's opening with an end is real until then, and a shadow's again after it."""
+    shared = registry.breaker("api", trips_at(1, shadow=True))
+    shared.force_open("drill", seconds=5)
+    with pytest.raises(CircuitOpenError):
+        shared.try_acquire()
+    clock.advance(5)
+    shared.try_acquire()
+    shared.try_acquire()
+
+    assert (BreakerMode.SHADOW, 1) == (shared.status().mode, shared.status().would_refuse_total)
+
+
 def retry_of(env, provider, config):
     from resilience import retry
 

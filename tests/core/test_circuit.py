@@ -14,7 +14,7 @@ from resilience._core.config import BreakerConfig
 from resilience._core.faults import Fault
 from resilience._core.permit import Permit
 from resilience._core.transitions import TRANSITIONS, Input
-from resilience._core.trip import Consecutive, Figures
+from resilience._core.trip import Consecutive, Figures, Strikes
 from resilience._core.window import FailureRate
 from resilience._words import BreakerMode, CircuitState, FaultKind, ProbeEnd, Verdict
 
@@ -968,11 +968,19 @@ def test_shadow_runs_the_whole_machine():
     assert (CLOSED, 1) == (circuit.view.state, circuit.totals.would_refuse)
 
 
-def test_shadow_keeps_the_straight_path_out():
-    """Each call of a shadow breaker asks."""
-    circuit = make(shadow=True)
+def test_a_healthy_shadow_takes_the_straight_path():
+    """While closed nothing tells a shadow from the real thing."""
+    circuit = make(Consecutive(2), shadow=True)
 
-    assert (0, 0, None) == (circuit.closed, circuit.clean, circuit.strike(circuit.episode, TRANSIENT, 0))
+    assert (1, 1, False) == (circuit.closed, circuit.clean, circuit.strike(circuit.episode, TRANSIENT, 0))
+
+
+def test_an_open_shadow_publishes_no_refusal():
+    """Compiled wrappers are neither let pass nor refused: each call asks, so that it can be counted."""
+    circuit = opened(shadow=True)
+
+    assert (0, 0) == (circuit.closed, circuit.clean)
+    assert circuit.open_until < 0
 
 
 def test_shadow_can_be_forced_and_comes_back():
@@ -1064,7 +1072,7 @@ def test_a_new_circuit():
     """It begins closed, never opened, last changed when it was made."""
     circuit = Circuit(BreakerConfig(), "db", time_ns=5)
 
-    assert (CLOSED, NORMAL, 1, 0.0, 0.0, None, 5, ()) == circuit.view[:-1]
+    assert (CLOSED, NORMAL, 1, 0.0, 0.0, None, 5, (), BreakerConfig(), None) == circuit.view[:-1]
     assert Figures(0, 0, None) == figures(circuit, 0)
 
 
@@ -1175,8 +1183,8 @@ def test_strikes_open_at_the_limit():
     """I5: the strike that reaches the limit says so, and opens under the lock."""
     circuit = make(Consecutive(2))
 
-    assert [False, True] == [circuit.strike(1, TRANSIENT, 0), circuit.strike(1, DOWNSTREAM, 0)]
-    circuit.strike_out(1, DOWNSTREAM, now=3)
+    assert circuit.strike(1, TRANSIENT, 0) is False
+    circuit.strike_out(1, circuit.strike(1, DOWNSTREAM, 0), DOWNSTREAM, now=3)
     assert [(CLOSED, OPEN, "tripped")] == moves(circuit)
     assert (30.0, Figures(2, 2, None)) == (circuit.refusal(3), figures(circuit, 3))
 
@@ -1187,15 +1195,15 @@ def test_strikes_before_and_after_recorded_failures():
     circuit.strike(1, TRANSIENT, 0)
     fail(circuit, 0)
 
-    assert circuit.strike(1, TRANSIENT, 0) is True
+    assert 3 == circuit.strike(1, TRANSIENT, 0).number
 
 
 def test_two_strikes_reach_the_limit_together():
     """I5: the one that comes to the lock second is late; there is one opening."""
     circuit = make(Consecutive(1))
-    assert [True, True] == [circuit.strike(1, TRANSIENT, 0), circuit.strike(1, TRANSIENT, 0)]
-    circuit.strike_out(1, TRANSIENT, now=0)
-    circuit.strike_out(1, TRANSIENT, now=0)
+    strikes = [circuit.strike(1, TRANSIENT, 0), circuit.strike(1, TRANSIENT, 0)]
+    for strike in strikes:
+        circuit.strike_out(1, strike, TRANSIENT, now=0)
 
     assert [(CLOSED, OPEN, "tripped")] == moves(circuit)
     assert (1, Figures(1, 1, None)) == (circuit.totals.late, figures(circuit, 0))
@@ -1205,8 +1213,7 @@ def test_two_strikes_reach_the_limit_together():
 def test_the_strike_that_opens_is_like_a_recorded_failure():
     """Counted without the lock or with it: the same opening, the same last failure."""
     struck, recorded = make(), make()
-    struck.strike(1, DOWNSTREAM, 7)
-    struck.strike_out(1, DOWNSTREAM, now=3, time_ns=7)
+    struck.strike_out(1, struck.strike(1, DOWNSTREAM, 7), DOWNSTREAM, now=3, time_ns=7)
     recorded.record(1, FAILURE, DOWNSTREAM, now=3, time_ns=7)
 
     assert everything(recorded) == everything(struck)
@@ -1216,9 +1223,9 @@ def test_the_strike_that_opens_is_like_a_recorded_failure():
 def test_a_success_can_not_undo_the_strike_that_opens():
     """I5: the failure was counted before it, so it opens all the same."""
     circuit = make(Consecutive(1))
-    circuit.strike(1, TRANSIENT, 0)
+    strike = circuit.strike(1, TRANSIENT, 0)
     circuit.record(1, SUCCESS, now=0)
-    circuit.strike_out(1, TRANSIENT, now=0)
+    circuit.strike_out(1, strike, TRANSIENT, now=0)
 
     assert OPEN is circuit.view.state
 
@@ -1457,3 +1464,87 @@ def test_the_log_of_a_whole_life():
         *("StateChanged", "ProbeStarted", "ProbeSucceeded", "StateChanged"),
     ] == [type(event).__name__ for event in life()]
     assert repr(life()) == repr(life())
+
+
+# ---------------------------------------------------------------------------------------------------- other settings in between
+class Interrupted:
+    """A streak's count at which something happens, before or after it has counted one more."""
+
+    def __init__(self, ticks, *, before=None, after=None):
+        self.ticks, self.before, self.after = ticks, before, after
+
+    def __next__(self):
+        if self.before is not None:
+            self.before()
+        number = next(self.ticks)
+        if self.after is not None:
+            self.after()
+        return number
+
+    def __repr__(self):
+        return repr(self.ticks)
+
+
+def other(circuit, trip):
+    return lambda: circuit.reconfigure(BreakerConfig(trip), now=1)
+
+
+def test_a_strike_that_the_new_streak_has_taken_over():
+    """Counted before the strikes were read: it is held already, and only its total is missing."""
+    circuit = make(Consecutive(5))
+    strikes = circuit.streak.strikes
+    strikes.ticks = Interrupted(strikes.ticks, after=other(circuit, Consecutive(1)))
+    strike = circuit.strike(1, TRANSIENT, 7)
+    circuit.strike_out(1, strike, TRANSIENT, now=1, time_ns=7)
+
+    assert (CLOSED, Figures(1, 1, None), 1) == (circuit.view.state, figures(circuit, 1), circuit.totals.failures.value)
+    assert (TRANSIENT, 7) == circuit.last_failure
+
+
+def test_a_strike_that_came_too_late_to_be_taken_over():
+    """Counted after the strikes were read: it is judged by the new settings."""
+    circuit = make(Consecutive(5))
+    strikes = circuit.streak.strikes
+    strikes.ticks = Interrupted(strikes.ticks, before=other(circuit, Consecutive(1)))
+    circuit.strike_out(1, circuit.strike(1, TRANSIENT, 0), TRANSIENT, now=1)
+
+    assert (OPEN, 1) == (circuit.view.state, circuit.totals.failures.value)
+
+
+@pytest.mark.parametrize("trip", [Consecutive(3), FailureRate(1.0, min_calls=2), Consecutive(2, within=5)])
+def test_a_strike_on_its_way_to_open(trip):
+    """It had reached the old limit and comes to the lock after the change: by the new settings it is the first, or not enough."""
+    circuit = make(Consecutive(1))
+    strike = circuit.strike(1, TRANSIENT, 0)
+    circuit.reconfigure(BreakerConfig(trip), now=1)
+    circuit.strike_out(1, strike, TRANSIENT, now=1)
+
+    assert (CLOSED, 1, 1) == (circuit.view.state, figures(circuit, 1).failures, circuit.totals.failures.value)
+
+
+@pytest.mark.parametrize("trip", [Consecutive(2), FailureRate(1.0, min_calls=2)])
+def test_a_success_that_came_too_late_to_be_seen(monkeypatch, trip):
+    """It ended a streak that another one has taken over meanwhile: it is to be reported, and ends that one."""
+    circuit = make(Consecutive(5))
+    fail(circuit, 0)
+
+    def late(episode):
+        circuit.reconfigure(BreakerConfig(trip), now=1)
+        return Strikes(episode)
+
+    monkeypatch.setattr("resilience._core.circuit.Strikes", late)
+    assert circuit.end_streak(1) is False
+    assert 0 == circuit.totals.successes.value
+    circuit.record(1, SUCCESS, now=1)
+
+    assert (0, 1) == (figures(circuit, 1).failures, circuit.totals.successes.value)
+
+
+def test_other_settings_of_an_open_circuit_keep_what_is_shown():
+    """The figures at the trip, whatever counts from now on."""
+    circuit = opened()
+    circuit.reconfigure(BreakerConfig(FailureRate()), now=1)
+
+    assert (OPEN, Figures(1, 1, None)) == (circuit.view.state, figures(circuit, 1))
+    succeed(circuit, 30)
+    assert Figures(0, 0, 0.0) == figures(circuit, 30)

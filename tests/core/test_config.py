@@ -126,7 +126,7 @@ def test_all_bad():
         "max_cooldown": math.inf,
         "honour_retry_after": 1,
         "shadow": "no",
-        "ramp": 3,
+        "ramp": 0,
     }
 
     assert sorted(bad) == sorted(faults_of(BreakerConfig, **bad))

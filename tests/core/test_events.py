@@ -25,6 +25,7 @@ SAMPLES = [
     ev.TimedOut(name="f", scope=TimeoutScope.BUDGET, seconds=3.0),
     ev.BulkheadRejected(name="pool", waited=True),
     ev.ConfigConflict(name="db", differences=("cooldown: 30.0, not 5.0",)),
+    ev.Reconfigured(name="db", differences=("cooldown: 5.0, not 30.0",), actor="ann"),
     ev.SinkFailed(name="db", sink="log", error="ValueError"),
 ]
 ids = [type(event).__name__ for event in SAMPLES]

@@ -115,10 +115,10 @@ def test_clean_streak():
 
 @pytest.mark.parametrize(("holder", "limit"), [(lambda: Streak(3), 3), (Unstruck, 0)], ids=["streak", "unstruck"])
 def test_strikes_at_the_beginning(holder, limit):
-    """They know their limit, 0 where failures are not counted this way; no success may pass until one is told so."""
-    strikes = holder().strikes
+    """Whoever holds them knows the limit, 0 where failures are not counted; no success may pass until one is told so."""
+    held = holder()
 
-    assert (limit, 0, 0) == (strikes.limit, strikes.clean, strikes.value)
+    assert (limit, 0, 0) == (held.limit, held.strikes.clean, held.strikes.value)
 
 
 def test_figures_of_a_streak():

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from resilience._core.config import BreakerConfig
 from resilience._core.permit import Permit
 from resilience._core.trip import Figures
 from resilience._core.view import FOREVER, View, slot_refusal
@@ -23,13 +24,13 @@ def probe(leased_at, lease):
 
 
 def view(state, mode=NORMAL, *, open_for=30.0, probes=()):
-    return View(state, mode, 2, 100.0, open_for, 0, 0, tuple(probes), NOTHING)
+    return View(state, mode, 2, 100.0, open_for, 0, 0, tuple(probes), BreakerConfig(), None, NOTHING)
 
 
 @pytest.mark.parametrize("mode", [NORMAL, DISABLED, SHADOW])
 def test_closed_refuses_nobody(mode):
     """Closed is closed."""
-    assert view(CLOSED, mode).refusal(0, 1) is None
+    assert view(CLOSED, mode).refusal(0) is None
 
 
 @pytest.mark.parametrize(
@@ -38,31 +39,31 @@ def test_closed_refuses_nobody(mode):
 )
 def test_open(now, wait):
     """The rest of the cooldown; none from its very end, nor where the clock has jumped back to before the opening."""
-    assert wait == view(OPEN).refusal(now, 1)
+    assert wait == view(OPEN).refusal(now)
 
 
 @pytest.mark.parametrize("now", [0, 100, 1e12])
 def test_forced_for_good(now):
     """Only an operator can tell."""
-    assert FOREVER == math.inf == view(OPEN, FORCED, open_for=None).refusal(now, 1)
+    assert FOREVER == math.inf == view(OPEN, FORCED, open_for=None).refusal(now)
 
 
 @pytest.mark.parametrize("mode", [SHADOW, DISABLED])
 @pytest.mark.parametrize("state", [OPEN, HALF_OPEN])
 def test_modes_that_never_refuse(state, mode):
     """A shadow refuses nobody, whatever its machine says."""
-    assert view(state, mode, probes=[probe(100, 30)]).refusal(101, 1) is None
+    assert view(state, mode, probes=[probe(100, 30)]).refusal(101) is None
 
 
 def test_half_open():
     """While the probe is out, the rest of its lease."""
-    assert 20.0 == view(HALF_OPEN, probes=[probe(100, 30)]).refusal(110, 1)
+    assert 20.0 == view(HALF_OPEN, probes=[probe(100, 30)]).refusal(110)
 
 
 @pytest.mark.parametrize(
     ("limit", "now", "wait"),
     [
-        (1, 5, 5.0),
+        (1, 5, 17.0),
         (2, 5, 5.0),
         (3, 5, None),
         (2, 10, None),
@@ -71,7 +72,7 @@ def test_half_open():
     ],
 )
 def test_slots(limit, now, wait):
-    """Of two probes whose leases end at 10 and 22, the one that ends first counts; what has ended does not."""
+    """Two probes whose leases end at 10 and 22: until so many have ended that a slot is free."""
     assert wait == slot_refusal([probe(2, 20), probe(0, 10)], limit, now)
 
 

@@ -23,9 +23,9 @@ class Calls:
         self.machine = FailureRate(*args, **settings).machine()
         self.total = 0
 
-    def success(self, now):
+    def success(self, now, slow=False):
         self.total += 1
-        return self.machine.succeed(now, self.total)
+        return self.machine.succeed(now, self.total, slow)
 
     def failure(self, now):
         return self.machine.fail(now, self.total)
@@ -106,11 +106,24 @@ def test_bad_rate(rate):
 def test_all_bad():
     """One error lists every field."""
     with pytest.raises(ConfigurationError) as caught:
-        FailureRate(0, window=0, bucket=math.nan, min_calls=True, slow_call=3, slow_rate=0.5)
+        FailureRate(0, window=0, bucket=math.nan, min_calls=True, slow_call=0, slow_rate=2)
 
     assert ["rate", "window", "bucket", "min_calls", "slow_call", "slow_rate"] == [
         line.split()[0] for line in caught.value.faults
     ]
+
+
+def test_slow_rate_without_a_share_of_its_own():
+    """Is the rate of failures, and equal to one that says so; shown only where somebody looks."""
+    setting = FailureRate(0.25, slow_call=timedelta(seconds=2))
+
+    assert (2.0, 0.25, 2.0) == (setting.slow_call, setting.slow_rate, setting.slow_from)
+    assert FailureRate(0.25, slow_call=2, slow_rate=0.25) == setting
+    assert (
+        repr(setting) == "FailureRate(rate=0.25, window=30.0, bucket=3.0, min_calls=10, slow_call=2.0, slow_rate=0.25)"
+    )
+    assert "slow" not in repr(FailureRate())
+    assert math.inf == FailureRate().slow_from
 
 
 # ---------------------------------------------------------------------------------------------------- judging
@@ -119,6 +132,28 @@ def test_the_minimum_and_the_rate():
     calls = Calls(0.5, min_calls=4)
 
     assert [False, False, False, True] == [calls.success(0), calls.success(0), calls.failure(0), calls.failure(0)]
+
+
+def test_the_share_of_slow_calls():
+    """Opens when their share is reached, in a later slice as in the same."""
+    calls = Calls(1.0, window=3, bucket=1, min_calls=3, slow_call=1, slow_rate=0.5)
+
+    assert [False] * 3 == [calls.success(0, slow=True), calls.success(0), calls.success(1)]
+    assert Figures(0, 3, 0.0, 1, 1 / 3) == calls.figures(1)
+    assert calls.success(2, slow=True)
+    assert Figures(0, 4, 0.0, 2, 0.5) == calls.machine.tripped(2, calls.total)
+    assert Figures(0, 2, 0.0, 1, 0.5) == calls.figures(3)
+
+
+def test_a_success_must_be_reported_while_a_slow_one_waits_for_company():
+    """Below the minimum the next quick success may be the one that makes enough calls."""
+    calls = Calls(1.0, min_calls=2, slow_call=1)
+    calls.success(0)
+    assert calls.machine.clean
+    calls = Calls(1.0, min_calls=3, slow_call=1)
+    calls.success(0, slow=True)
+
+    assert not calls.machine.clean
 
 
 def test_below_the_rate():

@@ -30,9 +30,25 @@ OUTCOMES = (
 )
 
 
+SLOWNESS = (
+    *({},) * 3,
+    *({"slow_call": seconds} for seconds in (0.25, 1.0, 4.0)),
+    *({"slow_call": 0.5, "slow_rate": share} for share in (0.3, 1.0)),
+)
 WAITS = (0.0, 0.25, 0.25, 0.5, 1.0, 2.75, 4.0, 8.0, 40.0)
 FORCED_FOR = (None, 0.5, 6.0)
-KINDS = {"call": 12, "outer": 2, "begin": 4, "finish": 4, "again": 1, "wait": 5, "as_told": 2, "act": 1}
+KINDS = {
+    "call": 12,
+    "outer": 2,
+    "begin": 4,
+    "finish": 4,
+    "again": 1,
+    "wait": 5,
+    "as_told": 2,
+    "act": 1,
+    "reconfigure": 0.4,
+}
+MODES = "streak", "within", "rate"
 
 
 def some_steps(rng, number):
@@ -49,6 +65,8 @@ def some_steps(rng, number):
             yield kind, int(chance() * 8), OUTCOMES[int(chance() * many)]
         elif kind == "as_told":
             yield kind, pick((0.0, 0.0, -0.25, 0.25))
+        elif kind == "reconfigure":
+            yield kind, some_config(rng, pick(MODES))
         elif kind == "act":
             yield pick(("reset", "force", "disable", "enable", "enable")), pick(FORCED_FOR)
         else:
@@ -67,6 +85,7 @@ def some_config(rng, mode):
             window=bucket * pick((1, 2, 5)),
             bucket=bucket,
             min_calls=pick((1, 2, 4, 6)),
+            **pick(SLOWNESS),
         ),
     }[mode]()
     return BreakerConfig(
@@ -81,4 +100,5 @@ def some_config(rng, mode):
         max_cooldown=pick((4.0, 6.0)),
         honour_retry_after=pick((True, True, False)),
         shadow=pick((False, False, False, True)),
+        ramp=pick((None, None, 0.5, 4.0)),
     )

@@ -44,11 +44,11 @@ PROOF_STEPS = int(os.environ.get("RESILIENCE_DIFFERENTIAL_STEPS", "5_000_000"))
 RUN_STEPS, RUNS_PER_CONFIG = 60, 60
 
 FIELDS = (
-    *("state", "mode", "failure_count", "window_calls", "failure_rate"),
+    *("state", "mode", "failure_count", "window_calls", "failure_rate", "slow_calls", "slow_rate"),
     *("opened_at", "last_state_change", "next_half_open_at", "retry_after"),
     *("rejected_total", "bypassed_total", "successes_total", "failures_total", "answered_total"),
     *("probes_started", "probes_succeeded", "probes_failed", "probes_released"),
-    *("late_results", "late_accepted", "would_refuse_total"),
+    *("late_results", "late_accepted", "would_refuse_total", "slow_total", "ramp_until"),
 )
 read_fields = itemgetter(*FIELDS)
 
@@ -58,8 +58,9 @@ class Both:
     """One run: the real breaker and the reference, step by step."""
 
     def __init__(self, config, way):
+        way.breaker.reconfigure(config)
         way.registry.clear_state()
-        self.config, self.way, self.breaker = config, way, way.breaker
+        self.way, self.breaker = way, way.breaker
         self.model = Reference(config, way.now())
         self.flights, self.landed = [], []
         self.inside = ()
@@ -98,22 +99,22 @@ class Both:
         """Whether the caller is inside a probe that is still out: its result would be accepted."""
         return any(slip.episode == self.model.episode for slip in self.inside if not slip.settled)
 
-    def settle(self, slip, result):
-        """Tell the reference what came of a slip; an exception counts at most once."""
+    def settle(self, slip, result, began):
+        """Tell the reference what came of a slip that was given when the attempt began; an exception counts at most once."""
         if isinstance(result, (Stopped, CircuitOpenError)):
             verdict, fault = reference.NEUTRAL, None
         else:
             fault = result.fault
-            verdict = verdict_of(fault, self.config)
+            verdict = verdict_of(fault, self.model.config)
             if verdict is reference.FAILURE and isinstance(result, Scripted) and self.way.nests and not slip.exempt:
                 if getattr(result, "counted", False):
                     verdict = reference.NEUTRAL
                 result.counted = True
-        self.model.settle(slip, verdict, fault, self.way.now())
+        self.model.settle(slip, verdict, fault, self.way.now() - began, self.way.now())
 
     # ------------------------------------------------------------------------------------------------ steps
     def call(self, site, outcome, fresh, steps):
-        around = self.inside
+        around, began = self.inside, self.way.now()
         self.inside = () if fresh else around
         slip, made = self.ask(site), []
 
@@ -135,7 +136,7 @@ class Both:
         if type(slip) is Slip:
             if not made or result is not made[0]:
                 raise Difference(f"gave {result!r}, not {made[0]!r}" if made else f"gave {result!r} and never called")
-            self.settle(slip, result)
+            self.settle(slip, result, began)
         elif slip is None:
             if result is not ways.SKIPPED:
                 raise Difference(f"gave {result!r}, not bypassed")
@@ -164,14 +165,14 @@ class Both:
         if (flight is None) is not (slip is None) or (slip is not None and type(slip) is not Slip):
             raise Difference(f"{'bypassed' if flight is None else 'let in'}, not {said(slip)}")
         if flight is not None:
-            self.flights.append((flight, slip))
+            self.flights.append((flight, slip, self.way.now()))
 
     def finish(self, number, outcome):
         if self.flights:
-            flight, slip = self.flights.pop(number % len(self.flights))
+            flight, slip, began = self.flights.pop(number % len(self.flights))
             result = self.result(outcome)
             self.way.finish(flight, result)
-            self.settle(slip, result)
+            self.settle(slip, result, began)
             self.landed = [flight, *self.landed[:7]]
 
     def again(self, number, outcome):
@@ -202,6 +203,12 @@ class Both:
     def enable(self, _):
         self.model.enable(self.way.now())
         self.breaker.enable()
+
+    def reconfigure(self, config):
+        self.model.reconfigure(config, self.way.now())
+        self.breaker.reconfigure(config)
+        if self.breaker.config != config:
+            raise Difference(f"the settings are {self.breaker.config}")
 
     def end(self):
         """Nothing is left in flight."""

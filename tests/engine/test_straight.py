@@ -40,7 +40,11 @@ def shape(**options):
 
 def every_shape():
     shapes = (Shape(*flags) for flags in itertools.product((False, True), repeat=len(Shape._fields)))
-    return (shape for shape in shapes if not (shape.on_worker and shape.bulkhead))
+    return (
+        shape
+        for shape in shapes
+        if not (shape.on_worker and shape.bulkhead) and not (shape.timed and not shape.windowed)
+    )
 
 
 def renamed(fn, *names):

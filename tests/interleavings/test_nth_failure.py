@@ -19,6 +19,7 @@ from resilience import (
 from resilience._core.circuit import Circuit
 from resilience._core.events import LateResult, StateChanged
 from resilience._core.faults import Fault
+from resilience._core.trip import Struck
 
 CLOSED, OPEN = CircuitState.CLOSED, CircuitState.OPEN
 TRANSIENT = FaultKind.TRANSIENT
@@ -341,18 +342,18 @@ def test_three_calls(explore, world, fails):
 class NaiveStrikes:
     """The failures of a streak, counted as an int."""
 
-    def __init__(self, limit, clean):
-        self.limit, self.clean, self.value = limit, clean, 0
+    def __init__(self, clean, carried=0):
+        self.clean, self.value, self.carried, self.sealed = clean, 0, 0, None
 
 
 def naive_strike(self, episode, fault, time_ns):
-    strikes = self.streak.strikes
-    if self.closed != episode or not strikes.limit:
+    limit, strikes = self.streak.limit, self.streak.strikes
+    if self.closed != episode or not limit:
         return None
     next(self.totals.failures.ticks)
     strikes.value += 1
     strikes.clean = 0
-    return strikes.value >= strikes.limit
+    return Struck(self.streak, strikes, limit) if strikes.value >= limit else False
 
 
 def test_counting_with_an_int_is_found(explore, world, monkeypatch):
@@ -383,22 +384,22 @@ def test_clean_said_before_the_count_is_found(explore, world, monkeypatch):
     """The explorer finds a streak that no success would end where `clean` is put away before the strike is counted."""
 
     def strike(self, episode, fault, time_ns):
-        strikes = self.streak.strikes
-        if self.closed != episode or not strikes.limit:
+        limit, strikes = self.streak.limit, self.streak.strikes
+        if self.closed != episode or not limit:
             return None
         next(self.totals.failures.ticks)
-        opens = next(strikes.ticks) >= strikes.limit
+        number = next(strikes.ticks)
         # Of the streak of now, which may be another one than was struck.
         self.streak.strikes.clean = 0
-        return opens
+        return Struck(self.streak, strikes, number) if number >= limit else False
 
     def end_streak(self, episode):
         # In place, as long as nobody looks.
-        strikes = self.streak.strikes
-        if self.closed != episode or not strikes.limit:
+        limit, strikes = self.streak.limit, self.streak.strikes
+        if self.closed != episode or not limit:
             return False
         next(self.totals.successes.ticks)
-        strikes.ticks = type(strikes)(strikes.limit, 0).ticks
+        strikes.ticks = type(strikes)(0).ticks
         strikes.clean = episode
         return True
 
@@ -415,13 +416,13 @@ def test_a_late_strike_that_looks_too_early_is_found(explore, world, monkeypatch
     def strike(self, episode, fault, time_ns):
         if self.closed != episode:
             return None
-        strikes = self.streak.strikes
-        if not strikes.limit:
+        limit, strikes = self.streak.limit, self.streak.strikes
+        if not limit:
             return None
         next(self.totals.failures.ticks)
-        opens = next(strikes.ticks) >= strikes.limit
+        number = next(strikes.ticks)
         strikes.clean = 0
-        return opens
+        return Struck(self.streak, strikes, number) if number >= limit else False
 
     monkeypatch.setattr(Circuit, "strike", strike)
 

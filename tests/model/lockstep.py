@@ -46,6 +46,7 @@ def config_of(setting):
         half_open_successes=setting.successes,
         answered=setting.answered,
         shadow=setting.shadow,
+        ramp=setting.ramp or None,
     )
 
 
@@ -78,7 +79,10 @@ class Real:
         foreseen = self.circuit.refusal(self.now)
         answer = self.circuit.acquire(0.0, self.now)
         if not isinstance(answer, Permit):
-            assert answer == foreseen, "the door foresees the wait of a refusal"
+            ramping = self.circuit.view.state.value == CLOSED
+            assert foreseen == (None if ramping else answer), (
+                "the door foresees the wait of a refusal, but for a ramp's"
+            )
             return [("refused", FOREVER if answer == math.inf else answer)]
         # In shadow and disabled the door is never asked.
         assert foreseen is None, "the door foresees that a permit will be given"
@@ -102,9 +106,7 @@ class Real:
         if verdict == FAILURE:
             opens = circuit.strike(episode, FAULT, 0)
             if opens is not False:
-                (circuit.strike_out if opens else circuit.record)(
-                    *((episode, FAULT) if opens else (episode, told, FAULT)), now=self.now
-                )
+                (circuit.strike_out if opens else circuit.record)(episode, opens or told, FAULT, now=self.now)
         elif verdict == protocol.SUCCESS and self._passes(episode):
             circuit.totals.successes.tick()
         elif verdict != protocol.SUCCESS or not circuit.end_streak(episode):
@@ -112,8 +114,7 @@ class Real:
 
     def _passes(self, episode):
         circuit = self.circuit
-        closed = circuit.closed or circuit.closed_windowed
-        return closed == episode and circuit.streak.strikes.clean == episode and self.now < circuit.edge
+        return circuit.passing == episode == circuit.clean and self.now < circuit.edge
 
     def _plain(self, verdict):
         self._report(self._find(lambda permit: not permit.probe and permit.episode == self.circuit.episode), verdict)
@@ -191,7 +192,8 @@ class Real:
         if view.state.value == OPEN:
             left = FOREVER if view.open_for is None else max(0.0, view.open_for - (self.now - view.opened_at))
         mode = BreakerMode.NORMAL if view.mode is BreakerMode.SHADOW else view.mode
-        return view.state.value, mode.value, left, circuit._probe_successes, probes
+        ramp = protocol.NO_RAMP if view.ramp is None else view.ramp.left(self.now)
+        return view.state.value, mode.value, left, circuit._probe_successes, probes, ramp
 
     def figures(self):
         """Failures and calls that count, of a closed circuit."""
@@ -201,13 +203,13 @@ class Real:
     def door(self):
         """What compiled wrappers read: whether they may pass, and until when they are refused."""
         circuit = self.circuit
-        return circuit.closed or circuit.closed_windowed, circuit.open_until - self.now
+        return circuit.passing, circuit.open_until - self.now
 
 
 def expected(setting, state):
     """What a circuit in this state of the model shows."""
     probes = tuple((float(probe.lease), probe.alive) for probe in state.probes)
-    return state.phase, state.mode, state.wait, state.good, probes
+    return state.phase, state.mode, state.wait, state.good, probes, state.ramp
 
 
 def difference(setting, state, real):
@@ -221,7 +223,7 @@ def difference(setting, state, real):
         if real.figures() != figures:
             return f"holds {real.figures()} instead of {figures}"
     passes, refused_for = real.door()
-    plain = state.phase == CLOSED and state.mode == protocol.NORMAL and not setting.shadow
+    plain = state.phase == CLOSED and state.mode == protocol.NORMAL and state.ramp == protocol.NO_RAMP
     if bool(passes) != plain or (plain and passes != real.circuit.episode):
         return f"compiled wrappers may pass in episode {passes}"
     if refused_for > 0 and not (state.phase == OPEN and state.wait and (refused_for == state.wait or state.wait < 0)):

@@ -13,6 +13,7 @@ CLOSED, OPEN, HALF_OPEN = "closed", "open", "half_open"
 NORMAL, FORCED, DISABLED = "normal", "forced_open", "disabled"
 FOREVER = -1
 """An open time that only an operator ends."""
+NO_RAMP = -1
 SUCCESS, FAILURE, NEUTRAL, ANSWERED = "success", "failure", "neutral", "answered"
 VERDICTS = (SUCCESS, FAILURE, NEUTRAL, ANSWERED)
 
@@ -119,6 +120,7 @@ class Setting(NamedTuple):
     successes: int = 1
     answered: str = "reset"
     shadow: bool = False
+    ramp: int = 0
 
 
 # ---------------------------------------------------------------------------------------------- a state
@@ -135,6 +137,8 @@ class State(NamedTuple):
     plain: callers with a permit of this closed episode. late: with one of an earlier one. lost: with a probe of this
     half-open episode whose slot was taken back when its lease had run out. old: with a probe of an earlier one.
     exempt: with a permit whose report is of no interest.
+    ramp: ticks left of the ramp after a closing; 0: over, but nobody has asked since. credit: in parts of one call, of
+    which one call has as many as the ramp has ticks.
     """
 
     phase: str
@@ -148,6 +152,8 @@ class State(NamedTuple):
     late: int = 0
     old: int = 0
     exempt: int = 0
+    ramp: int = NO_RAMP
+    credit: int = 0
 
     def callers(self):
         """How many hold a permit and may still report."""
@@ -191,7 +197,12 @@ def acquire(setting, state):
     if state.mode == DISABLED:
         return _exempt(state)
     if state.phase == CLOSED:
-        return Step(("acquire",), state._replace(plain=state.plain + 1), ("plain",))
+        if state.ramp > 0:
+            credit = state.credit + setting.ramp - state.ramp
+            if credit < setting.ramp:
+                return _refused(setting, state._replace(credit=credit), state.ramp, ())
+            return Step(("acquire",), state._replace(plain=state.plain + 1, credit=credit - setting.ramp), ("plain",))
+        return Step(("acquire",), state._replace(plain=state.plain + 1, ramp=NO_RAMP, credit=0), ("plain",))
     told = []
     if state.phase == OPEN:
         if state.wait:
@@ -282,7 +293,8 @@ def _decided(setting, state, verdict, told):
         return _opened(setting, state, told, "probe_failed", setting.cooldown)
     if state.good + 1 < setting.successes:
         return state._replace(good=state.good + 1)
-    return _moved(setting, state, CLOSED, told, "abandoned", cause="probes_succeeded")
+    closed = _moved(setting, state, CLOSED, told, "abandoned", cause="probes_succeeded")
+    return closed._replace(ramp=setting.ramp, credit=setting.ramp) if setting.ramp else closed
 
 
 def disappearances(state):
@@ -302,7 +314,9 @@ def tick(setting, state):
     probes = (probe._replace(lease=max(0, probe.lease - 1)) for probe in state.probes)
     wait = state.wait - 1 if state.wait > 0 else state.wait
     figures = setting.trip.tick(state.figures) if state.phase == CLOSED else state.figures
-    return Step(("tick",), _with_probes(state._replace(wait=wait, figures=figures), *probes), ())
+    ramp = max(state.ramp - 1, min(state.ramp, 0))
+    after = state._replace(wait=wait, figures=figures, ramp=ramp, credit=state.credit if ramp > 0 else 0)
+    return Step(("tick",), _with_probes(after, *probes), ())
 
 
 def reset(setting, state):

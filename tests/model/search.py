@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import protocol
-from protocol import CLOSED, FAILURE, FOREVER, HALF_OPEN, NEUTRAL, OPEN, SUCCESS
+from protocol import CLOSED, FAILURE, FOREVER, HALF_OPEN, NEUTRAL, NO_RAMP, OPEN, SUCCESS
 
 OPERATOR = ("reset", "force_open", "disable", "enable")
 
@@ -75,12 +75,24 @@ def broken(setting, before, step):
         unchanged = before._replace(**{what: getattr(before, what) - 1})
         if after != unchanged or not set(told) <= OF_NO_MORE_INTEREST[what]:
             yield f"I6: a result of the kind {what} changed something"
+    yield from _ramped(setting, before, after, what, told)
     if _balance(told) != len(after.probes) - len(before.probes):
         yield "I15: probes started, ended and live do not add up"
     if after.callers() - before.callers() != _granted(what, told):
         yield "I8: permits granted, settled and live do not add up"
     if len(_moves(told)) > 1:
         yield "I5: more than one transition in a step"
+
+
+def _ramped(setting, before, after, what, told):
+    if before.phase == CLOSED and before.ramp <= 0 and any(note[0] == "refused" for note in told):
+        yield "a closed circuit refused without a ramp"
+    by_probes = before.phase == HALF_OPEN and after.phase == CLOSED and what not in OPERATOR
+    begun = after.ramp > before.ramp
+    if begun != bool(by_probes and setting.ramp) or (begun and after.ramp != setting.ramp):
+        yield "a ramp began, or was left out, where it should not"
+    if after.phase != CLOSED and after.ramp != NO_RAMP:
+        yield "a ramp outlived its closing"
 
 
 def _left_open(before, after, what):

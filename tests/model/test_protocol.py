@@ -28,6 +28,8 @@ SETTINGS = {
     "streak, answers ignored, three successes": Setting(Streak(2), probes=2, successes=3, answered="ignore"),
     "streak, lease shorter than the cooldown": Setting(Streak(2), cooldown=3, lease=1, probes=2),
     "streak, shadow": Setting(Streak(2), probes=2, successes=2, shadow=True),
+    "streak, ramp": Setting(Streak(2), cooldown=1, ramp=2),
+    "streak, shadow, ramp": Setting(Streak(1), cooldown=1, lease=1, shadow=True, ramp=4),
     "timed streak": Setting(TimedStreak(2, within=2), cooldown=3, lease=1),
     "timed streak, two probes, two successes": Setting(TimedStreak(3, within=2), probes=2, successes=2),
     "rate": Setting(Rate(50, min_calls=2, buckets=2, most=4), probes=2),

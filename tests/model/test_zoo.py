@@ -20,6 +20,7 @@ PENS = [
     Setting(Streak(2)),
     Setting(Streak(2), probes=2, successes=2, answered="ignore"),
     Setting(Streak(1), shadow=True),
+    Setting(Streak(1), cooldown=1, ramp=2),
     Setting(TimedStreak(2, within=1)),
     Setting(TimedStreak(3, within=2), cooldown=1, lease=1),
     Setting(Rate(50, min_calls=2, buckets=3, most=3), cooldown=1, lease=1),

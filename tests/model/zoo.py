@@ -20,6 +20,7 @@ from resilience._policies.breaker import BreakerLayers
 from resilience._policies.bulkhead import SharedBulkhead
 from resilience._policies.circuit_breaker import CircuitBreaker
 from resilience._policies.locked import LockedCircuit
+from resilience._policies.marks import counts_first
 from resilience._policies.retry import RetryLayers
 from resilience._registry import Registry
 
@@ -172,15 +173,15 @@ ZOO = [
         "the door stays open when the circuit opens",
         Published,
         "_store",
-        "plain = self.episode if closed and",
-        "plain = self.episode if not self._probes and",
+        "passing = closed and",
+        "passing = not self._probes and",
     ),
     Mutant(
-        "compiled wrappers pass a shadow",
+        "compiled wrappers pass whatever an operator says",
         Published,
         "_store",
-        "if closed and self._mode is NORMAL and",
-        "if closed and self._mode in (NORMAL, SHADOW) and",
+        "closed and self._mode in BY_ITSELF and",
+        "closed and",
     ),
     # ------------------------------------------------------------------------------------------ half-open
     Mutant(
@@ -236,27 +237,57 @@ ZOO = [
         "a half-open refusal tells the longest lease",
         sys.modules[slot_refusal.__module__],
         "slot_refusal",
-        "return min(",
-        "return max(",
+        "rests[len(rests) - limit]",
+        "rests[-1]",
     ),
+    # ------------------------------------------------------------------------------------------ ramps
+    Mutant(
+        "an operator's closing begins a ramp",
+        Moving,
+        "_move",
+        "if cause is Input.PROBES_SUCCEEDED and",
+        "if",
+    ),
+    Mutant("a ramp outlives its episode", Moving, "_move", "self._ramp = None\n", "pass\n"),
+    Mutant(
+        "compiled wrappers pass a ramp",
+        Published,
+        "_store",
+        "self._ramp is None and ",
+        "",
+    ),
+    Mutant("a ramp that is over goes on", Circuit, "_acquire_on", "self._ramp = None", "pass"),
+    Mutant("the end of a ramp is not published", Circuit, "_acquire_on", "self._store()", "pass"),
+    Mutant("a ramp lets one call too many pass", Circuit, "_acquire_on", "self._credit -= 1.0", "self._credit -= 0.5"),
+    Mutant("a ramp is a wall", Circuit, "_acquire_on", "self._credit += ramp.share(now)", "pass"),
+    Mutant(
+        "the first call after a closing is refused",
+        Moving,
+        "_move",
+        "self._credit = FIRST_CREDIT",
+        "self._credit = 0.0",
+    ),
+    Mutant("a refusal tells the whole ramp", Circuit, "_acquire_on", "return left", "return ramp.seconds"),
     # ------------------------------------------------------------------------------------------ streaks
-    Mutant("a streak trips one late", Streak, "fail", ">= self._limit", "> self._limit"),
-    Mutant("a streak trips one early", Streak, "fail", ">= self._limit", ">= self._limit - 1"),
-    Mutant("a streak counted freely trips one late", Circuit, "strike", ">= strikes.limit", "> strikes.limit"),
+    Mutant("a streak trips one late", Streak, "fail", ">= self.limit", "> self.limit"),
+    Mutant("a streak trips one early", Streak, "fail", ">= self.limit", ">= self.limit - 1"),
+    Mutant(
+        "a streak counted freely trips one late", Circuit, "strike", "number >= streak.limit", "number > streak.limit"
+    ),
     Mutant("a success does not end a streak", Streak, "succeed", "self.answered()", "pass"),
     Mutant(
         "a success counted freely does not end a streak",
         Circuit,
         "end_streak",
-        "streak.strikes = Strikes(limit, episode)",
+        "streak.strikes = Strikes(episode)",
         "pass",
     ),
     Mutant(
         "a free failure is counted in a later episode",
         Circuit,
         "strike",
-        "if self.closed != episode or not strikes.limit:",
-        "if not strikes.limit:",
+        "if self.closed != episode or not streak.limit:",
+        "if not streak.limit:",
     ),
     Mutant(
         "a streak outlives its episode", Moving, "_move", "self._trip = self._trip.renewed(self._successes())", "pass"
@@ -293,7 +324,7 @@ ZOO = [
         "that success is not even reported",
         RollingWindow,
         "_judge",
-        "self.clean = enough or not failures",
+        "self.clean = enough or not (failures or slow)",
         "self.clean = True",
     ),
     Mutant(
@@ -317,6 +348,30 @@ ZOO = [
         "_roll",
         "self.edge = first_moment_of(number + 1, self._bucket)",
         "self.edge = NEVER",
+    ),
+    Mutant(
+        "a slow probe closes",
+        Circuit,
+        "_settle_probe",
+        "if slow or verdict is FAILURE:",
+        "if verdict is FAILURE:",
+        "tests/contract/test_slow_calls.py::test_a_slow_probe_has_failed",
+    ),
+    Mutant(
+        "slow failures count twice",
+        RollingWindow,
+        "fail",
+        "self._failures += 1",
+        "self._failures += 1; self._slow += 1",
+        "tests/contract/test_slow_calls.py::test_slow_failures_are_failures",
+    ),
+    Mutant(
+        "a success must be slower than slow",
+        Circuit,
+        "_count_success",
+        "took >= self.slow_from",
+        "took > self.slow_from",
+        "tests/contract/test_slow_calls.py::test_slow_from_exactly_the_limit",
     ),
     # ------------------------------------------------------------------------------------------ operators
     Mutant("a reset keeps a forced opening", Circuit, "reset", "self._mode = self._own_mode()", "pass"),
@@ -366,7 +421,7 @@ ZOO = [
     ),
     Mutant(
         "one exception counts at every site",
-        sys.modules[CircuitBreaker.__module__],
+        sys.modules[counts_first.__module__],
         "counts_first",
         "return False",
         "return True",

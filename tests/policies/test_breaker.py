@@ -596,3 +596,14 @@ def test_a_shadow_in_the_plan(plan, down):
 
     assert "passed" == plan.call(script=["passed"]).value
     assert 1 == plan.status.would_refuse_total
+
+
+def test_a_probe_of_a_shadow_ends_no_retry(plan, down):
+    """A half-open circuit allows one attempt; its shadow only looks."""
+    plan.breaker(BreakerConfig(Consecutive(1), cooldown=30, shadow=True))
+    plan.call(script=[down()])
+    plan.clock.advance(30)
+    plan.call(script=[down()])
+
+    assert plan.latest.probed is False
+    assert 1 == plan.status.probes_failed

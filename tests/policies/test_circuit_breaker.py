@@ -548,8 +548,9 @@ def test_a_strike_of_an_earlier_episode(straight):
 def test_a_strike_that_was_beaten_to_it(straight):
     """Two threads reach the limit: one opens, the other is late."""
     episode, fault = straight.circuit.episode, Fault(FaultKind.TRANSIENT)
-    straight.count_strike(episode, fault, True)
-    straight.count_strike(episode, fault, True)
+    strikes = [straight.circuit.strike(episode, fault, 0) for _ in range(3)][1:]
+    for strike in strikes:
+        straight.count_strike(episode, fault, strike)
 
     assert ("open", 1) == (straight.state.value, straight.status().late_results)
 

@@ -40,6 +40,16 @@ CLOSED, OPEN, HALF_OPEN = CircuitState
 NORMAL, FORCED, DISABLED, SHADOW = BreakerMode
 SUCCESS, FAILURE, ANSWERED, NEUTRAL = Verdict
 TRANSIENT = Fault(FaultKind.TRANSIENT)
+SLOW = "slow"
+"""A success that took exactly as long as a slow one must; to a breaker that does not look, a success."""
+
+
+def said(config, verdict):
+    """What is reported: the verdict, and how long the attempt took; any other success is as slow as it may be."""
+    limit = config.trip.slow_from
+    if verdict is SLOW:
+        return SUCCESS, 1.0 if limit == math.inf else limit
+    return verdict, 0.0 if limit == math.inf else math.nextafter(limit, 0)
 
 
 # ---------------------------------------------------------------------------------------------------- the contract, read naively
@@ -51,25 +61,30 @@ def figures_of(config, history, now):
         for at, verdict in history:
             if verdict is FAILURE:
                 streak.append(at)
-            elif verdict is SUCCESS or config.answered == "reset":
+            elif verdict in (SUCCESS, SLOW) or config.answered == "reset":
                 streak = []
         held = sum(1 for at in streak if trip.within is None or now - at <= trip.within)
+        # Within a time no more are remembered than would open.
+        held = held if trip.within is None else min(held, trip.failures)
         return Figures(held, held, None)
     oldest = math.floor(now / trip.bucket) - round(trip.window / trip.bucket) + 1
     inside = [v for at, v in history if math.floor(at / trip.bucket) >= oldest and v is not ANSWERED]
     failures = inside.count(FAILURE)
-    return Figures(failures, len(inside), failures / len(inside) if inside else 0.0)
+    shares = [inside.count(verdict) / len(inside) if inside else 0.0 for verdict in (FAILURE, SLOW)]
+    if trip.slow_call is None:
+        return Figures(failures, len(inside), shares[0])
+    return Figures(failures, len(inside), shares[0], inside.count(SLOW), shares[1])
 
 
 def opens(config, history):
     """Whether the last of the results opens the circuit."""
     trip, (now, last) = config.trip, history[-1]
-    failures, calls, rate = figures_of(config, history, now)
+    failures, calls, rate, _, slow_rate = figures_of(config, history, now)
     if last is ANSWERED:
         return False
     if isinstance(trip, Consecutive):
         return last is FAILURE and failures >= trip.failures
-    return calls >= trip.min_calls and rate >= trip.rate
+    return calls >= trip.min_calls and (rate >= trip.rate or (slow_rate is not None and slow_rate >= trip.slow_rate))
 
 
 @dataclass(eq=False)
@@ -98,6 +113,9 @@ class Model:
     frozen: Figures | None = None
     probes: list = field(default_factory=list)
     good_probes: int = 0
+    ramp: float = 0.0
+    ramp_from: float | None = None
+    credit: float = 0.0
     counts: Tally = field(default_factory=Tally)
     moves: list = field(default_factory=list)
 
@@ -117,7 +135,9 @@ class Model:
         if self.state is CLOSED and after is not CLOSED:
             self.frozen = held
         self.counts["released"] += len(self.probes)
-        self.probes, self.good_probes, self.history = [], 0, []
+        self.probes, self.good_probes, self.history, self.ramp_from = [], 0, [], None
+        if cause is Input.PROBES_SUCCEEDED and self.config.ramp:
+            self.ramp, self.ramp_from, self.credit = self.config.ramp, now, 1.0
         if after is OPEN:
             self.opened_at, self.open_for = now, open_for
         self.state = after
@@ -132,7 +152,11 @@ class Model:
     def acquire(self, lease, now):
         """A ticket, or the wait of the refusal."""
         if self.state is CLOSED:
-            return Ticket(self.episode, exempt=self.mode is DISABLED)
+            wait = self.ramp_wait(now)
+            if wait is not None and self.mode is not SHADOW:
+                return wait
+            self.counts["would_refuse"] += wait is not None
+            return Ticket(self.episode, exempt=self.mode is DISABLED or wait is not None)
         if self.state is OPEN and self.open_for is not None and now - self.opened_at >= self.open_for:
             self.move(Input.COOLED, now)
             self.mode = self.own_mode if self.mode is FORCED else self.mode
@@ -147,11 +171,26 @@ class Model:
                 lease = max(lease, self.config.probe_lease)
                 live.append(Ticket(self.episode, probe=True, leased_at=now, lease=lease))
                 return live[-1]
-            wait = min(probe.lease - (now - probe.leased_at) for probe in live)
+            rests = sorted(probe.lease - (now - probe.leased_at) for probe in live)
+            wait = rests[len(rests) - self.config.half_open_probes]
         if self.mode is SHADOW:
             self.counts["would_refuse"] += 1
             return Ticket(self.episode, exempt=True)
         return wait
+
+    def ramp_wait(self, now):
+        """The rest of the ramp for an ask that it does not let through."""
+        if self.ramp_from is None:
+            return None
+        gone = now - self.ramp_from
+        if gone >= self.ramp:
+            self.ramp_from = None
+            return None
+        self.credit += gone / self.ramp
+        if self.credit < 1:
+            return self.ramp - gone
+        self.credit -= 1
+        return None
 
     def settle(self, ticket, verdict, fault, now):
         if ticket.settled or ticket.exempt:
@@ -165,12 +204,16 @@ class Model:
         elif ticket.episode != self.episode:
             self.counts["late"] += 1
         else:
-            self.counts[verdict] += 1
+            self.counts[SUCCESS if verdict is SLOW else verdict] += 1
+            slow = verdict is SLOW and self.config.trip.slow_from < math.inf
+            self.counts[SLOW] += slow
             if ticket.probe:
-                self.settle_probe(live, verdict, fault, now)
+                self.settle_probe(live, FAILURE if slow else verdict, fault, now)
             else:
-                self.history.append((now, verdict))
-                if opens(self.config, self.history):
+                # What is to be ignored is not even remembered: other settings may think of it otherwise.
+                if verdict is not ANSWERED or self.config.answered == "reset":
+                    self.history.append((now, SUCCESS if verdict is SLOW and not slow else verdict))
+                if verdict is not ANSWERED and opens(self.config, self.history):
                     held = figures_of(self.config, self.history, now)
                     self.move(Input.TRIPPED, now, self.open_time(fault), held)
 
@@ -186,6 +229,25 @@ class Model:
         self.good_probes += 1
         if self.good_probes >= self.config.half_open_successes:
             self.move(Input.PROBES_SUCCEEDED, now)
+
+    def reconfigure(self, config, now):
+        """Other settings; what counts the same way goes on counting."""
+        before, after = self.config.trip, config.trip
+        if type(before) is not type(after) or (
+            (before.within is None) is not (after.within is None)
+            if isinstance(after, Consecutive)
+            else before.bucket != after.bucket
+        ):
+            self.history = []
+        elif before != after and isinstance(after, FailureRate):
+            for trip in (before, after):
+                oldest = math.floor(now / trip.bucket) - round(trip.window / trip.bucket) + 1
+                self.history = [result for result in self.history if math.floor(result[0] / trip.bucket) >= oldest]
+        elif before != after and after.within is not None:
+            since = max((at + 1 for at, (_, v) in enumerate(self.history) if v is not FAILURE), default=0)
+            self.history = self.history[since:][-min(before.failures, after.failures) :]
+        self.config = config
+        self.mode = self.own_mode if self.mode in (NORMAL, SHADOW) else self.mode
 
     def act(self, cause, now, seconds=None):
         """An operator's act."""
@@ -203,6 +265,7 @@ def totals_of(circuit):
     totals = circuit.totals
     return {
         SUCCESS: totals.successes.value,
+        SLOW: totals.slow,
         FAILURE: totals.failures.value,
         ANSWERED: totals.answered,
         "late": totals.late,
@@ -224,23 +287,32 @@ def moment(circuit, now):
 
 def pass_straight(circuit, episode, verdict, now, fault=TRANSIENT):
     """Report on a call that the door let through in `episode`, as a compiled wrapper does."""
+    verdict, took = said(circuit._config, verdict)
     if verdict is SUCCESS:
-        if circuit.clean == episode and now < circuit.edge:
+        if circuit.clean == episode and now < circuit.edge and took < circuit.slow_from:
             circuit.totals.successes.tick()
         elif not circuit.end_streak(episode):
-            circuit.record(episode, SUCCESS, now=now)
+            circuit.record(episode, SUCCESS, took=took, now=now)
     elif verdict is FAILURE:
         at_limit = circuit.strike(episode, fault, 0)
         if at_limit is None:
             circuit.record(episode, FAILURE, fault, now=now)
         elif at_limit:
-            circuit.strike_out(episode, fault, now=now)
+            circuit.strike_out(episode, at_limit, fault, now=now)
     else:
         circuit.record(episode, verdict, None if verdict is NEUTRAL else fault, now=now)
 
 
 # ---------------------------------------------------------------------------------------------------- settings to try
 streaks = st.builds(Consecutive, st.integers(1, 4), within=st.sampled_from([None, None, 2.0, 5.0]))
+
+
+slowness = st.one_of(
+    st.just({}),
+    st.fixed_dictionaries(
+        {"slow_call": st.sampled_from([0.1, 2.0])}, optional={"slow_rate": st.sampled_from([0.2, 0.5, 1.0])}
+    ),
+)
 
 
 @st.composite
@@ -251,6 +323,7 @@ def rates(draw):
         window=bucket * draw(st.integers(1, 5)),
         bucket=bucket,
         min_calls=draw(st.integers(1, 6)),
+        **draw(slowness),
     )
 
 
@@ -265,10 +338,11 @@ configs = st.builds(
     max_cooldown=st.sampled_from([4.0, 6.0]),
     honour_retry_after=st.booleans(),
     shadow=st.sampled_from([False, False, False, True]),
+    ramp=st.sampled_from([None, None, 0.75, 6.0]),
 )
 # Exact in binary, so that a wait added to a time is that time later.
 steps = st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.75, 4.0, 8.0])
-verdicts = st.sampled_from([FAILURE, FAILURE, FAILURE, SUCCESS, SUCCESS, ANSWERED, NEUTRAL])
+verdicts = st.sampled_from([FAILURE, FAILURE, FAILURE, SUCCESS, SUCCESS, SLOW, ANSWERED, NEUTRAL])
 faults = st.sampled_from(
     [TRANSIENT, TRANSIENT, *(Fault(FaultKind.DOWNSTREAM, retry_after=s) for s in (1.0, 5.0, 99.0))]
 )
@@ -290,6 +364,7 @@ class WholeCircuit(RuleBasedStateMachine):
         self.moves = []
         self.probe_events = Tally()
         self.last_cause = None
+        self.promised = config.half_open_probes
 
     # -------------------------------------------------------------------------- acts
     @rule(target=permits, lease=st.sampled_from([0.0, 0.0, 12.0]))
@@ -302,7 +377,8 @@ class WholeCircuit(RuleBasedStateMachine):
         at_the_door = self.refused_at_the_door()
         permit, ticket = self.circuit.acquire(lease, now=self.now), self.model.acquire(lease, self.now)
         if not isinstance(permit, Permit):
-            assert ticket == permit == foreseen
+            assert ticket == permit
+            assert foreseen == (None if self.model.state is CLOSED else permit)
             return None
         assert foreseen is None
         assert not at_the_door
@@ -319,8 +395,10 @@ class WholeCircuit(RuleBasedStateMachine):
     def report(self, permit, ticket, verdict, fault=TRANSIENT, end=ProbeEnd.NEUTRAL):
         before = moment(self.circuit, self.now)
         late = permit.episode != self.circuit.episode and not permit.settled and not permit.exempt
-        self.circuit.settle(permit, verdict, None if verdict is SUCCESS else fault, end, now=self.now)
-        self.model.settle(ticket, verdict, None if verdict is SUCCESS else fault, self.now)
+        told, took = said(self.config, verdict)
+        fault = None if told is SUCCESS else fault
+        self.circuit.settle(permit, told, fault, end, took, now=self.now)
+        self.model.settle(ticket, verdict, fault, self.now)
         if verdict is NEUTRAL and not permit.probe:
             assert before == moment(self.circuit, self.now), "I4"
         if late:
@@ -330,7 +408,8 @@ class WholeCircuit(RuleBasedStateMachine):
     @rule(pair=reported, verdict=verdicts)
     def settle_again(self, pair, verdict):
         before = moment(self.circuit, self.now)
-        self.circuit.settle(pair[0], verdict, TRANSIENT, now=self.now)
+        told, took = said(self.config, verdict)
+        self.circuit.settle(pair[0], told, TRANSIENT, took=took, now=self.now)
         assert before == moment(self.circuit, self.now), "I8"
 
     @rule(target=flights)
@@ -339,12 +418,12 @@ class WholeCircuit(RuleBasedStateMachine):
         return self.door() or multiple()
 
     def door(self):
-        return self.circuit.closed or self.circuit.closed_windowed
+        return self.circuit.passing
 
     @rule(episode=consumes(flights), verdict=verdicts, fault=faults)
     def return_straight(self, episode, verdict, fault):
         pass_straight(self.circuit, episode, verdict, self.now, fault)
-        self.model.settle(Ticket(episode), verdict, None if verdict is SUCCESS else fault, self.now)
+        self.model.settle(Ticket(episode), verdict, None if verdict in (SUCCESS, SLOW) else fault, self.now)
 
     @rule(outcomes=st.lists(verdicts, min_size=2, max_size=8), fault=faults)
     def a_busy_moment(self, outcomes, fault):
@@ -362,6 +441,7 @@ class WholeCircuit(RuleBasedStateMachine):
                 self.report(*pair, verdict, fault)
 
     @precondition(lambda self: self.model.state is CLOSED and self.model.mode is not DISABLED)
+    @precondition(lambda self: self.model.ramp_from is None)
     @rule(target=flights, fault=faults)
     def an_outage(self, fault):
         """I5: with nothing else in the window it opens at the N-th failure at the latest."""
@@ -416,6 +496,14 @@ class WholeCircuit(RuleBasedStateMachine):
             circuit.enable(now=now)
             self.model.act(Input.ENABLED, now)
 
+    @rule(config=configs)
+    def other_settings(self, config):
+        """As one change, which moves nothing."""
+        self.circuit.reconfigure(config, now=self.now)
+        self.model.reconfigure(config, self.now)
+        self.config = config
+        self.promised = max(self.promised, config.half_open_probes)
+
     @precondition(lambda self: self.model.mode is DISABLED)
     @rule()
     def enable(self):
@@ -460,7 +548,8 @@ class WholeCircuit(RuleBasedStateMachine):
             if permit.probe and not permit.settled and permit.episode == self.circuit.episode
             if self.now - permit.leased_at < permit.lease
         ]
-        assert len(out) <= self.config.half_open_probes
+        # Probes that were let go under other settings keep their leases.
+        assert len(out) <= self.promised
 
     @invariant()
     def a_success_may_skip_only_where_it_changes_nothing(self):
@@ -468,7 +557,8 @@ class WholeCircuit(RuleBasedStateMachine):
         circuit, model = self.circuit, self.model
         if not circuit.clean or self.now >= circuit.edge:
             return
-        assert (CLOSED, NORMAL, circuit.clean) == (model.state, model.mode, model.episode)
+        assert (CLOSED, circuit.clean) == (model.state, model.episode)
+        assert model.mode in (NORMAL, SHADOW)
         after = [*model.history, (self.now, SUCCESS)]
         assert not opens(self.config, after)
         if isinstance(self.config.trip, Consecutive):
@@ -476,13 +566,17 @@ class WholeCircuit(RuleBasedStateMachine):
 
     @invariant()
     def the_door_tells_no_lies(self):
-        """Refused at the door is refused by the machine; the straight door opens on a closed, normal circuit only."""
+        """Refused at the door is refused by the machine; the straight door opens on a closed circuit that decides by itself."""
         circuit, model = self.circuit, self.model
         refusing = model.state is OPEN and model.mode is not SHADOW and circuit.refusal(self.now) is not None
         assert refusing is self.refused_at_the_door()
-        passing = model.episode if (model.state, model.mode) == (CLOSED, NORMAL) else 0
-        windowed = isinstance(self.config.trip, FailureRate)
-        assert ((0, passing) if windowed else (passing, 0)) == (circuit.closed, circuit.closed_windowed)
+        deciding = model.state is CLOSED and model.mode in (NORMAL, SHADOW) and model.ramp_from is None
+        passing = model.episode if deciding else 0
+        trip = self.config.trip
+        door = 0 if isinstance(trip, Consecutive) else 1 if trip.slow_call is None else 2
+        doors = [circuit.closed, circuit.closed_windowed, circuit.closed_timed]
+        assert passing == circuit.passing == doors.pop(door)
+        assert [0, 0] == doors
 
     # -------------------------------------------------------------------------- reading
     def refused_at_the_door(self):
@@ -491,16 +585,24 @@ class WholeCircuit(RuleBasedStateMachine):
 
     def last_end(self, model):
         """Where the current streak begins in the history."""
-        ends = (SUCCESS, ANSWERED) if self.config.answered == "reset" else (SUCCESS,)
+        ends = (SUCCESS, SLOW, ANSWERED) if self.config.answered == "reset" else (SUCCESS, SLOW)
         return max((at + 1 for at, (_, v) in enumerate(model.history) if v in ends), default=0)
 
     def read_events(self):
         events, self.circuit.events = self.circuit.events, []
         for event in events:
-            if type(event) is ev.StateChanged:
+            if type(event) is ev.Reconfigured:
+                assert event.differences
+            elif type(event) is ev.StateChanged:
                 self.moves.append((event.before, event.after, event.cause))
             else:
                 self.probe_events[type(event)] += 1
+
+    @invariant()
+    def ramps_agree(self):
+        """A ramp begins with a closing by probes, and only then."""
+        ramp = self.circuit.view.ramp
+        assert self.model.ramp_from == (None if ramp is None else ramp.began)
 
     def teardown(self):
         """I7: with a healthy downstream it is closed within cooldown, lease and `half_open_successes` calls."""
@@ -512,9 +614,10 @@ class WholeCircuit(RuleBasedStateMachine):
             now += circuit.view.open_for
         now += max((probe.lease for probe in circuit.view.probes), default=0.0)
         for _ in range(self.config.half_open_successes):
-            permit = circuit.acquire(now=now)
-            assert isinstance(permit, Permit), "I7"
-            circuit.settle(permit, SUCCESS, now=now)
+            if circuit.view.state is not CLOSED:
+                permit = circuit.acquire(now=now)
+                assert isinstance(permit, Permit), "I7"
+                circuit.settle(permit, SUCCESS, now=now)
 
         assert CLOSED is circuit.view.state, "I7"
 
@@ -538,9 +641,10 @@ def test_a_rate_is_exact(trip, start, calls):
     for gap, verdict, straight in calls:
         now += gap
         if straight:
-            pass_straight(circuit, circuit.closed_windowed, verdict, now)
+            pass_straight(circuit, circuit.passing, verdict, now)
         else:
-            circuit.settle(circuit.acquire(now=now), verdict, TRANSIENT, now=now)
+            told, took = said(config, verdict)
+            circuit.settle(circuit.acquire(now=now), told, TRANSIENT, took=took, now=now)
         if verdict is not NEUTRAL:
             history.append((now, verdict))
         expected = bool(history) and verdict is not NEUTRAL and opens(config, history)
@@ -577,7 +681,8 @@ def test_strikes_equal_records(config, calls):
     straight, asked, now = Circuit(config), Circuit(config), 0.0
     for seconds, verdict, fault in calls:
         now += seconds
-        episode = straight.closed or straight.closed_windowed
+        episode = straight.passing
+        told, took = said(config, verdict)
         permit = asked.acquire(now=now)
         if episode:
             pass_straight(straight, episode, verdict, now, fault)
@@ -585,9 +690,9 @@ def test_strikes_equal_records(config, calls):
             other = straight.acquire(now=now)
             assert type(permit) is type(other)
             if isinstance(other, Permit):
-                straight.settle(other, verdict, None if verdict is SUCCESS else fault, now=now)
+                straight.settle(other, told, None if told is SUCCESS else fault, took=took, now=now)
         if isinstance(permit, Permit):
-            asked.settle(permit, verdict, None if verdict is SUCCESS else fault, now=now)
+            asked.settle(permit, told, None if told is SUCCESS else fault, took=took, now=now)
 
         assert moment(asked, now) == moment(straight, now)
         assert asked.events == straight.events
@@ -608,12 +713,12 @@ def test_which_successes_may_skip(limit, answered, calls):
     history = []
     for way, verdict in calls:
         if way == "late":
-            circuit.settle(old.pop(), verdict, TRANSIENT)
+            circuit.settle(old.pop(), said(config, verdict)[0], TRANSIENT)
         else:
             if way == "straight":
                 pass_straight(circuit, circuit.closed, verdict, 0.0)
             else:
-                circuit.settle(circuit.acquire(), verdict, TRANSIENT)
+                circuit.settle(circuit.acquire(), said(config, verdict)[0], TRANSIENT)
             if verdict is not NEUTRAL:
                 history.append((0.0, verdict))
                 if opens(config, history):
@@ -653,7 +758,8 @@ def test_the_same_story_twice(config, script):
             now += seconds
             permit = circuit.acquire(now=now)
             if isinstance(permit, Permit):
-                circuit.settle(permit, verdict, fault, now=now)
+                told, took = said(config, verdict)
+                circuit.settle(permit, told, fault, took=took, now=now)
         return repr(circuit.events)
 
     assert told() == told()

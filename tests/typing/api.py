@@ -21,6 +21,7 @@ from resilience import (
     CircuitBreaker,
     CircuitState,
     Description,
+    FailureRate,
     OnOpen,
     Permit,
     PolicySet,
@@ -200,6 +201,16 @@ async def single_calls() -> None:
     assert_type(await guard.breaker.acall(ask, "p", 0.1), list[str])
     await careful.acall(ask, 1)  # type: ignore[arg-type]
     await careful.acall(fetch, "u")  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------------------------------------- an operator's acts
+assert_type(guard.reset(reason="drill", actor="ann"), bool)
+guard.reconfigure(BreakerConfig(FailureRate(slow_call=2.5, slow_rate=0.25), ramp=10.0), actor="ann")
+guard.breaker.reconfigure(BreakerConfig())
+guard.reconfigure(FailureRate())  # type: ignore[arg-type]
+guard.breaker.reconfigure(BreakerConfig(), "ann")  # type: ignore[call-arg]
+assert_type(guard.status().slow_rate, float | None)
+assert_type(guard.status().ramp_until, int | None)
 
 
 # ---------------------------------------------------------------------------------------------- blocks
