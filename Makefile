@@ -65,6 +65,7 @@ core: $(VENV)-core/.complete
 
 catalogue: $(VENV)-catalogue/.complete
 	$(VENV)-catalogue/bin/pytest -m catalogue tests/catalogue
+	$(VENV)-catalogue/bin/pytest -k httpx tests/contract/test_retry_after.py
 
 catalogue-record: $(VENV)-catalogue/.complete
 	$(VENV)-catalogue/bin/python tests/catalogue/record.py
