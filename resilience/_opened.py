@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import wrapt
 
+from resilience._engine.hand_out import Closed
 from resilience._engine.opened import Iteration, Opened, afinal, anext_item, asome, final, next_item, some
 
 if TYPE_CHECKING:
@@ -204,8 +205,8 @@ class AsyncOpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unus
         steps, self._self_steps = self._self_steps, None
         if steps is not None:
             try:
-                await steps.throw(GeneratorExit())
-            except GeneratorExit:
+                await steps.throw(Closed())
+            except Closed:
                 pass
 
     async def _self_close(self, name: str) -> Any:

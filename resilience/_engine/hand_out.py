@@ -27,6 +27,15 @@ class Box:
         return item
 
 
+class Closed(BaseException):
+    """Ends a stream that its consumer has closed: what a GeneratorExit is to a generator.
+
+    A coroutine that is thrown a GeneratorExit first closes the one it awaits, which then may
+    neither await nor answer any more; so a plan is thrown this instead, and its innermost
+    part closes the stream.
+    """
+
+
 @coroutine
 def hand_out(box: Box, item: Any) -> Generator[Box, Any, Any]:
     """Stop until the consumer asks for the next item; gives what it sends, and raises what it throws."""

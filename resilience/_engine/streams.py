@@ -18,6 +18,7 @@ from types import coroutine
 from typing import TYPE_CHECKING, Any, Literal
 
 from resilience._context import marks_here, put_marks
+from resilience._engine.hand_out import Closed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
@@ -35,26 +36,36 @@ def steps_of(plan: Plan, call: StreamCall) -> Generator[Any, Any, Outcome]:
     step: Callable[[Any], Any] = plan.send
     argument: Any = None
     ours: tuple[object, ...] | None = None
+    closed = False
     while True:
+        ended: Outcome | None = None
         theirs = marks_here()
         if ours is not None and ours != theirs:
             put_marks(ours)
         try:
             passed = call.begin_step()
-            if passed is not None:
+            if passed is not None and not closed:
                 step, argument = plan.throw, passed
             step(argument)
         except StopIteration as stop:
-            outcome: Outcome = stop.value
-            return outcome
+            ended = stop.value
+        except Closed:
+            raise GeneratorExit from None
         finally:
             argument = None
             ours = marks_here()
             if ours != theirs:
                 put_marks(theirs)
+        if ended is not None:
+            if closed:
+                # Whoever closes a generator hears of what it raises, not of what it returns.
+                ended.unwrap()
+            return ended
         try:
             argument = yield call.box.take()
             step = plan.send
+        except GeneratorExit:
+            step, argument, closed = plan.throw, Closed(), True
         except BaseException as error:
             step, argument = plan.throw, error
 
@@ -138,7 +149,7 @@ class AsyncSteps:
         try:
             step = plan.send if how == "send" else plan.throw
             passed = call.begin_step()
-            if passed is not None:
+            if passed is not None and type(argument) is not Closed:
                 step, argument = plan.throw, passed
             outcome = await _drive(plan, step, argument, call.box)
             over = outcome is not None
@@ -215,8 +226,8 @@ class AsyncItems:
         self._fallback = None
         if steps.plan is not None:
             try:
-                outcome = await steps.throw(GeneratorExit())
-            except GeneratorExit:
+                outcome = await steps.throw(Closed())
+            except Closed:
                 return
             if outcome is None:
                 raise RuntimeError("async generator ignored GeneratorExit")

@@ -8,7 +8,7 @@ from resilience._context import DEADLINE
 from resilience._core.deadline import Deadline, FirstItemDeadline, IdleDeadline, Passed
 from resilience._core.outcome import Outcome
 from resilience._engine.awaitables import AWAITABLE
-from resilience._engine.hand_out import hand_out
+from resilience._engine.hand_out import Closed, hand_out
 from resilience._engine.opened import OF_TASKS, Opened, Rest, close
 from resilience._engine.timers import SteppedExpiry
 from resilience._engine.world_async import AsyncWorld, within
@@ -73,7 +73,7 @@ class AsyncStreamWorld(AsyncWorld):
             try:
                 sent = await hand_out(call.box, outcome.value)
                 step = sent(stream) if self.opens else stream.asend(sent)
-            except (GeneratorExit, Passed):
+            except (GeneratorExit, Closed, Passed):
                 # The consumer has had enough of it, or a limit ran out meanwhile.
                 if not self.opens:
                     try:

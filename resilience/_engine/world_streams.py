@@ -16,7 +16,7 @@ from resilience._context import DEADLINE
 from resilience._core.deadline import Deadline, FirstItemDeadline, IdleDeadline, Passed
 from resilience._core.outcome import Outcome
 from resilience._engine.awaitables import AWAITABLE
-from resilience._engine.hand_out import hand_out
+from resilience._engine.hand_out import Closed, hand_out
 from resilience._engine.opened import OF_TASKS, OF_THREADS, Opened, close
 from resilience._engine.world_sync import SyncWorld, WorkerWorld, arguments, exceeded
 from resilience._site import fault_of_result
@@ -71,6 +71,8 @@ class StreamWorld(WorkerWorld):
         except BaseException:
             failed = closing(stream)
             if failed is not None:
+                # Nobody wants it begun anew.
+                call.delivered = True
                 return failed
             raise
         return await self._items(call, stream, operation, stream)
@@ -93,7 +95,7 @@ class StreamWorld(WorkerWorld):
             try:
                 argument = await hand_out(call.box, outcome.value)
                 step = stream.send if not self.opens else argument
-            except (GeneratorExit, Passed):
+            except (GeneratorExit, Closed, Passed):
                 # The consumer has had enough of it, or a limit ran out meanwhile.
                 failed = closing(stream)
                 if failed is not None:

@@ -11,6 +11,7 @@ import gc
 import time
 
 import pytest
+from streaming import AsyncConsumer, Consumer, asynchronous
 
 from resilience import BreakerConfig, Consecutive, Registry, use_registry
 from resilience.testing import ManualClock, use_clock
@@ -66,6 +67,15 @@ class Env:
                 return body(arg) if key is None else body(arg, key=key)
 
         return call
+
+    def stream(self, body):
+        """A generator function as one of this world."""
+        return asynchronous(body) if self.is_async else body
+
+    def open(self, fn, *args, **kwargs):
+        """A consumer of the stream that a decorated function gives."""
+        stream = fn(*args, **kwargs)
+        return AsyncConsumer(stream, self.loop_runner.run) if self.is_async else Consumer(stream)
 
     def run(self, awaitable_or_value):
         """The value of what a decorated function returned."""
