@@ -25,6 +25,9 @@ PARTS = frozenset({"read", "read1", "readany", "readexactly", "readinto", "readl
 """Methods that read from where the stream stands; without a size, `read` and `aread` all the rest."""
 
 
+STEPS = frozenset({"send", "throw", "asend", "athrow"})
+"""What a generator can be told besides."""
+
 class OpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unused-ignore]  # typed since wrapt 2
     """A stream of threads: its iterators, `read`, and its ways to close it are the plan's."""
 
@@ -53,6 +56,8 @@ class OpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unused-ig
         if name == "close":
             return self._self_close
         return found
+        if name in STEPS:
+            return lambda *args: self._self_go_on(lambda stream: getattr(stream, name)(*args))
 
     def __enter__(self) -> Any:
         entered = self.__wrapped__.__enter__()
@@ -149,6 +154,8 @@ class AsyncOpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unus
             return lambda: self._self_close(name)
         return found
 
+        if name in STEPS:
+            return lambda *args: self._self_go_on(lambda stream: getattr(stream, name)(*args))
     async def __aenter__(self) -> Any:
         entered = await self.__wrapped__.__aenter__()
         return self if entered is self.__wrapped__ else entered
