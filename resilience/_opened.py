@@ -13,6 +13,7 @@ import wrapt
 
 from resilience._engine.hand_out import Closed
 from resilience._engine.opened import Iteration, Opened, afinal, anext_item, asome, final, next_item, some
+from resilience._engine.streams import async_iterated
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator, Iterator
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
 PARTS = frozenset({"read", "read1", "readany", "readexactly", "readinto", "readline", "readuntil", "aread"})
 """Methods that read from where the stream stands; without a size, `read` and `aread` all the rest."""
 
-
 STEPS = frozenset({"send", "throw", "asend", "athrow"})
 """What a generator can be told besides."""
+
 
 class OpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unused-ignore]  # typed since wrapt 2
     """A stream of threads: its iterators, `read`, and its ways to close it are the plan's."""
@@ -55,9 +56,9 @@ class OpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unused-ig
             return lambda *args, **kwargs: self._self_read(name, args, kwargs)
         if name == "close":
             return self._self_close
-        return found
         if name in STEPS:
             return lambda *args: self._self_go_on(lambda stream: getattr(stream, name)(*args))
+        return found
 
     def __enter__(self) -> Any:
         entered = self.__wrapped__.__enter__()
@@ -131,6 +132,7 @@ class AsyncOpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unus
     def __init__(self, stream: Any, steps: AsyncSteps) -> None:
         super().__init__(stream)
         self._self_steps: AsyncSteps | None = steps
+        self._self_fallback: AsyncIterator[Any] | None = None
 
     async def __anext__(self) -> Any:
         return await self._self_go_on(anext_item)
@@ -152,21 +154,25 @@ class AsyncOpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unus
             return lambda *args, **kwargs: self._self_read(name, args, kwargs)
         if name in ("close", "aclose"):
             return lambda: self._self_close(name)
-        return found
-
         if name in STEPS:
             return lambda *args: self._self_go_on(lambda stream: getattr(stream, name)(*args))
+        return found
+
     async def __aenter__(self) -> Any:
         entered = await self.__wrapped__.__aenter__()
         return self if entered is self.__wrapped__ else entered
 
     async def __aexit__(self, *error: Any) -> Any:
-        await self._self_leave()
-        return await self.__wrapped__.__aexit__(*error)
+        try:
+            return await self.__wrapped__.__aexit__(*error)
+        finally:
+            await self._self_leave()
 
     async def _self_go_on(self, operation: Callable[[Any], Any]) -> Any:
         """Make a step; raises StopAsyncIteration at the end, with the rest."""
         steps = self._self_steps
+        if self._self_fallback is not None:
+            return await self._self_fallback.__anext__()
         if steps is None:
             return await operation(self.__wrapped__)
         try:
@@ -176,7 +182,11 @@ class AsyncOpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unus
                 self._self_steps = None
         if outcome is None:
             return steps.call.box.take()
-        raise StopAsyncIteration(outcome.unwrap())
+        value = outcome.unwrap()
+        if not steps.call.bypassed:
+            raise StopAsyncIteration(value)
+        self._self_fallback = async_iterated(value)
+        return await self._self_fallback.__anext__()
 
     async def _self_step(self, steps: Any, operation: Callable[[Any], Any]) -> Any:
         # Apart from the `try` around it, which a loop would leave a hole in on Python 3.13 (cpython#130279).
@@ -210,16 +220,19 @@ class AsyncOpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unus
 
     async def _self_leave(self) -> None:
         steps, self._self_steps = self._self_steps, None
-        if steps is not None:
+        if steps is not None and steps.begun:
             try:
                 await steps.throw(Closed())
             except Closed:
                 pass
 
     async def _self_close(self, name: str) -> Any:
-        await self._self_leave()
-        answer = getattr(self.__wrapped__, name)()
-        return await answer if hasattr(answer, "__await__") else answer
+        # The slot is free when the connection is.
+        try:
+            answer = getattr(self.__wrapped__, name)()
+            return await answer if hasattr(answer, "__await__") else answer
+        finally:
+            await self._self_leave()
 
 
 class EnteredStream:
@@ -232,6 +245,8 @@ class EnteredStream:
         self._opened = opened
 
     async def __aexit__(self, *error: Any) -> Any:
-        if isinstance(self._opened, AsyncOpenedStream):
-            await self._opened._self_leave()
-        return await self._opener.__aexit__(*error)
+        try:
+            return await self._opener.__aexit__(*error)
+        finally:
+            if isinstance(self._opened, AsyncOpenedStream):
+                await self._opened._self_leave()
