@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from resilience._core import deadline as deadlines
 
@@ -83,17 +83,57 @@ def is_probing(breaker: object, episode: int) -> bool:
     return any(owner is breaker and not permit.settled and permit.episode == episode for owner, permit in PROBING.get())
 
 
-def marks_here() -> tuple[object, ...]:
-    """All of them, for `put_marks`: what runs in turns with its caller, such as a stream, carries its own along."""
-    return DEADLINE.get(), PROBING.get(), RETRYING.get()
+Marks = tuple["Deadline | None", tuple[tuple[object, "Permit"], ...], "Repeat | None"]
 
 
-def put_marks(marks: tuple[Any, ...]) -> None:
-    """Let these be the marks from here on."""
-    deadline, probing, retrying = marks
-    DEADLINE.set(deadline)
-    PROBING.set(probing)
-    RETRYING.set(retrying)
+class OwnMarks:
+    """The marks of what runs in turns with its caller, such as a stream: in force during its steps only.
+
+    Each step may be asked for by somebody else, whose marks are those around it: the
+    outermost deadline of its own lies within the deadline of whoever asks.
+    """
+
+    __slots__ = ("_innermost", "_outermost", "_probing", "_repeat")
+
+    def __init__(self) -> None:
+        self._innermost: Deadline | None = None
+        self._outermost: Deadline | None = None
+        self._probing: tuple[tuple[object, Permit], ...] = ()
+        self._repeat: Repeat | None = None
+
+    def put_on(self) -> Marks:
+        """Before a step; gives the marks of whoever asks for it."""
+        deadline, probing, _ = theirs = DEADLINE.get(), PROBING.get(), RETRYING.get()
+        if self._outermost is not None:
+            if all(link is not self._outermost for link in deadlines.links(deadline)):
+                self._outermost.outer = deadline
+            DEADLINE.set(self._innermost)
+        if self._probing:
+            PROBING.set((*probing, *self._probing))
+        if self._repeat is not None and self._repeat.active:
+            RETRYING.set(self._repeat)
+        return theirs
+
+    def take_off(self, theirs: Marks) -> None:
+        """After it; puts back what `put_on` has given."""
+        deadline, probing, repeat = theirs
+        self._innermost = self._outermost = None
+        if DEADLINE.get() is not deadline:
+            self._innermost = DEADLINE.get()
+            for link in deadlines.links(self._innermost):
+                if link is deadline:
+                    break
+                self._outermost = link
+            DEADLINE.set(deadline)
+        if PROBING.get() is not probing:
+            self._probing = tuple(mark for mark in PROBING.get() if mark not in probing)
+            PROBING.set(probing)
+        elif self._probing:
+            self._probing = ()
+        self._repeat = None
+        if RETRYING.get() is not repeat:
+            self._repeat = RETRYING.get()
+            RETRYING.set(repeat)
 
 
 def remaining_at(now: float) -> float | None:

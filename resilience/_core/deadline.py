@@ -109,12 +109,16 @@ def fixed_deadline(seconds: float, counts: bool) -> type[Deadline]:
     return made
 
 
+def links(deadline: Deadline | None) -> Iterator[Deadline]:
+    """All deadlines of the chain, innermost first, also those whose scope has been left."""
+    while deadline is not None:
+        yield deadline
+        deadline = deadline.outer
+
+
 def chain(deadline: Deadline | None) -> Iterator[Deadline]:
     """The deadlines still in force, innermost first."""
-    while deadline is not None:
-        if deadline.active:
-            yield deadline
-        deadline = deadline.outer
+    return (link for link in links(deadline) if link.active)
 
 
 def in_force(deadline: Deadline | None) -> Deadline | None:

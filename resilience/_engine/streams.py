@@ -17,7 +17,7 @@ from __future__ import annotations
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Literal
 
-from resilience._context import marks_here, put_marks
+from resilience._context import OwnMarks
 from resilience._engine.hand_out import Closed
 
 if TYPE_CHECKING:
@@ -35,13 +35,11 @@ def steps_of(plan: Plan, call: StreamCall) -> Generator[Any, Any, Outcome]:
     """The items that a plan for threads hands out, then its outcome."""
     step: Callable[[Any], Any] = plan.send
     argument: Any = None
-    ours: tuple[object, ...] | None = None
+    marks = OwnMarks()
     closed = False
     while True:
         ended: Outcome | None = None
-        theirs = marks_here()
-        if ours is not None and ours != theirs:
-            put_marks(ours)
+        theirs = marks.put_on()
         try:
             passed = call.begin_step()
             if passed is not None and not closed:
@@ -53,9 +51,7 @@ def steps_of(plan: Plan, call: StreamCall) -> Generator[Any, Any, Outcome]:
             raise GeneratorExit from None
         finally:
             argument = None
-            ours = marks_here()
-            if ours != theirs:
-                put_marks(theirs)
+            marks.take_off(theirs)
         if ended is not None:
             if closed:
                 # Whoever closes a generator hears of what it raises, not of what it returns.
@@ -97,11 +93,11 @@ class AsyncSteps:
         plan: its plan while it goes on, else None.
     """
 
-    __slots__ = ("_begin", "_ours", "_stepping", "call", "plan")
+    __slots__ = ("_begin", "_marks", "_stepping", "call", "plan")
 
     def __init__(self, begin: Callable[[], tuple[StreamCall, Plan]]) -> None:
         self._begin: Callable[[], tuple[StreamCall, Plan]] | None = begin
-        self._ours: tuple[object, ...] | None = None
+        self._marks = OwnMarks()
         self._stepping = False
         self.call: StreamCall
         self.plan: Plan | None = None
@@ -142,9 +138,7 @@ class AsyncSteps:
         if self._stepping:
             raise RuntimeError("the stream is being asked for an item already, by another task")
         self._stepping = True
-        theirs = marks_here()
-        if self._ours is not None and self._ours != theirs:
-            put_marks(self._ours)
+        theirs = self._marks.put_on()
         over = True
         try:
             step = plan.send if how == "send" else plan.throw
@@ -158,9 +152,7 @@ class AsyncSteps:
             argument = None
             self._stepping = False
             call.end_step()
-            self._ours = marks_here()
-            if self._ours != theirs:
-                put_marks(theirs)
+            self._marks.take_off(theirs)
             if over:
                 self.plan = None
 
