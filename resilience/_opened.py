@@ -220,7 +220,8 @@ class AsyncOpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unus
 
     async def _self_leave(self) -> None:
         steps, self._self_steps = self._self_steps, None
-        if steps is not None and steps.begun:
+        # A step that is under way in another task comes to its end by itself.
+        if steps is not None and steps.begun and not steps.running:
             try:
                 await steps.throw(Closed())
             except Closed:

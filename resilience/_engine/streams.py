@@ -91,16 +91,17 @@ class AsyncSteps:
     Attributes:
         call: the call, once it has begun.
         plan: its plan while it goes on, else None.
+        running: whether a step is under way.
     """
 
-    __slots__ = ("_begin", "_marks", "_stepping", "call", "plan")
+    __slots__ = ("_begin", "_marks", "call", "plan", "running")
 
     def __init__(self, begin: Callable[[], tuple[StreamCall, Plan]]) -> None:
         self._begin: Callable[[], tuple[StreamCall, Plan]] | None = begin
         self._marks = OwnMarks()
-        self._stepping = False
         self.call: StreamCall
         self.plan: Plan | None = None
+        self.running = False
 
     async def send(self, value: Any) -> Outcome | None:
         """Go on to the next item, which is then in the call's box; the outcome where the plan has ended.
@@ -135,9 +136,9 @@ class AsyncSteps:
         plan = self.plan
         assert plan is not None, "a plan that has ended makes no step"
         call = self.call
-        if self._stepping:
+        if self.running:
             raise RuntimeError("the stream is being asked for an item already, by another task")
-        self._stepping = True
+        self.running = True
         theirs = self._marks.put_on()
         over = True
         try:
@@ -150,9 +151,9 @@ class AsyncSteps:
             return outcome
         finally:
             argument = None
-            self._stepping = False
             call.end_step()
             self._marks.take_off(theirs)
+            self.running = False
             if over:
                 self.plan = None
 

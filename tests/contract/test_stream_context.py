@@ -106,10 +106,7 @@ def test_no_mark_is_left_between_two_items(env, pool, api):
     )(env.stream(body))
 
     async def consume():
-        found = [marks()]
-        async for _ in fn():
-            found.append(marks())
-        return [*found, marks()]
+        return [marks(), *[marks() async for _ in fn()], marks()]
 
     if env.is_async:
         found = env.run(consume())
@@ -448,16 +445,10 @@ def test_a_value_set_by_the_stream_is_seen_by_the_consumer(env, pool, api, probi
     fn = tuned(env.stream(body))
 
     async def consume():
-        found = []
-        async for _ in fn():
-            found.append(VARIABLE.get())
-        return [*found, VARIABLE.get()]
+        return [*[VARIABLE.get() async for _ in fn()], VARIABLE.get()]
 
     def consume_plainly():
-        found = []
-        for _ in fn():
-            found.append(VARIABLE.get())
-        return [*found, VARIABLE.get()]
+        return [*[VARIABLE.get() for _ in fn()], VARIABLE.get()]
 
     found = env.run(consume()) if env.is_async else contextvars.copy_context().run(consume_plainly)
 
@@ -485,10 +476,7 @@ def test_pending_cancels_are_as_they_were(registry, ticking, pool, api, pending,
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await asyncio.sleep(0)
-        found = []
-        async for _ in stream():
-            found.append(task.cancelling())
-        return [*found, task.cancelling()]
+        return [*[task.cancelling() async for _ in stream()], task.cancelling()]
 
     loop = asyncio.new_event_loop()
     try:

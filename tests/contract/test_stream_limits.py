@@ -752,8 +752,7 @@ def test_a_plain_generator_on_workers(registry, pool, api, gate, limits, before,
     @interruptible(max_workers=2)
     def stream():
         try:
-            for number in range(before):
-                yield number
+            yield from range(before)
             gate.wait(10)
             yield "late"
         finally:

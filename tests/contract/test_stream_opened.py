@@ -953,3 +953,97 @@ def test_account_call_of_an_opened_stream(registry, ticking, pool, api):
         next(stream)
 
     assert (0, 1) == counted(api)
+
+
+# ---------------------------------------------------------------------------------------------- several tasks at once
+def test_two_tasks_ask_an_opened_stream_at_once(registry, ticking, pool, api):
+    """As with a bare async generator: a RuntimeError for the second, and the first gets its item."""
+    gate = asyncio.Event()
+
+    async def slow():
+        await gate.wait()
+        yield 1
+
+    async def opens():
+        return slow()
+
+    async def main():
+        stream = await compose(bulkhead("pool"), breaker("api", stream=True))(opens)()
+        first = asyncio.ensure_future(asked(stream))
+        await asyncio.sleep(0)
+        with pytest.raises(RuntimeError, match="already"):
+            await anext(stream)
+        gate.set()
+        assert 1 == await first
+        assert "the end" == await anext(stream, "the end")
+
+    async def asked(stream):
+        return await anext(stream)
+
+    asyncio.run(main())
+    assert (1, 0) == counted(api)
+    assert 0 == pool.in_flight
+
+
+def test_another_task_closes_an_opened_stream(registry, ticking, pool, api):
+    """A response that is closed while somebody waits for its next line: the wait ends, and the slot is free."""
+
+    class Closable(AsyncResponse):
+        def __init__(self):
+            super().__init__()
+            self.gone = asyncio.Event()
+
+        async def aiter_lines(self):
+            yield "a"
+            await self.gone.wait()
+            raise ConnectionError("closed")
+
+        async def aclose(self):
+            self.gone.set()
+
+    async def opens():
+        return Closable()
+
+    async def main():
+        response = await compose(bulkhead("pool"), breaker("api", stream=True))(opens)()
+        lines = response.aiter_lines()
+        assert "a" == await anext(lines)
+        waiting = asyncio.ensure_future(asked(lines))
+        await asyncio.sleep(0)
+        await response.aclose()
+        with pytest.raises(ConnectionError):
+            await waiting
+
+    async def asked(lines):
+        return await anext(lines)
+
+    asyncio.run(main())
+    assert 0 == pool.in_flight
+    assert 0 == counted(api)[0]
+
+
+def test_a_cancelled_step_of_an_opened_stream(registry, ticking, pool, api):
+    """I4: neutral, and the slot is back."""
+
+    async def slow():
+        yield 1
+        await asyncio.Event().wait()
+
+    async def opens():
+        return slow()
+
+    async def main():
+        stream = await compose(bulkhead("pool"), breaker("api", stream=True))(opens)()
+        await anext(stream)
+        waiting = asyncio.ensure_future(asked(stream))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert 0 == pool.in_flight
+
+    async def asked(stream):
+        return await anext(stream)
+
+    asyncio.run(main())
+    assert (0, 0) == counted(api)
