@@ -16,7 +16,8 @@ from resilience._engine.opened import Iteration, Opened, afinal, anext_item, aso
 from resilience._engine.streams import async_iterated
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Generator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
+    from types import GeneratorType
 
     from resilience._core.outcome import Outcome
     from resilience._engine.streams import AsyncSteps
@@ -32,9 +33,9 @@ STEPS = frozenset({"send", "throw", "asend", "athrow"})
 class OpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unused-ignore]  # typed since wrapt 2
     """A stream of threads: its iterators, `read`, and its ways to close it are the plan's."""
 
-    def __init__(self, stream: Any, steps: Generator[Any, Any, Outcome]) -> None:
+    def __init__(self, stream: Any, steps: GeneratorType[Any, Any, Outcome]) -> None:
         super().__init__(stream)
-        self._self_steps: Generator[Any, Any, Outcome] | None = steps
+        self._self_steps: GeneratorType[Any, Any, Outcome] | None = steps
 
     def __next__(self) -> Any:
         return self._self_go_on(next_item)
@@ -79,8 +80,8 @@ class OpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unused-ig
             self._self_steps = None
             outcome: Outcome = stop.value
         except BaseException:
-            # Not where another thread is in the middle of a step: the stream goes on.
-            if getattr(steps, "gi_frame", None) is None:
+            # Where another thread is in the middle of a step, this was none.
+            if steps.gi_frame is None:
                 self._self_steps = None
             raise
         else:
@@ -118,7 +119,8 @@ class OpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unused-ig
 
     def _self_leave(self) -> None:
         steps, self._self_steps = self._self_steps, None
-        if steps is not None:
+        # A step that is under way in another thread comes to its end by itself.
+        if steps is not None and not steps.gi_running:
             steps.close()
 
     def _self_close(self) -> Any:

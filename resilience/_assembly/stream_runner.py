@@ -111,7 +111,7 @@ class StreamRunner(Runner):
             # Only now: wrapt is needed by few, and costs everybody who imports it.
             from resilience._opened import OpenedStream
 
-            return OpenedStream(opened.stream, steps)
+            return OpenedStream(opened.stream, steps)  # type: ignore[arg-type]  # what a generator function gives is one
         if outcome.pending:
             return self._adopt_stream(outcome.value, args, kwargs, call.attempt - 1)
         return outcome.unwrap()

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import inspect
 import io
+import threading
 
 import pytest
 
@@ -955,7 +956,77 @@ def test_account_call_of_an_opened_stream(registry, ticking, pool, api):
     assert (0, 1) == counted(api)
 
 
-# ---------------------------------------------------------------------------------------------- several tasks at once
+# ---------------------------------------------------------------------------------------------- several at once
+class Waiting(Response):
+    """A response whose second line comes when somebody lets it go, or closes it."""
+
+    def __init__(self):
+        super().__init__()
+        self.reached, self.let_go = threading.Event(), threading.Event()
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.closed:
+            raise ConnectionError("closed")
+        self.reached.set()
+        self.let_go.wait(10)
+        if self.closed:
+            raise ConnectionError("closed")
+        return "a line"
+
+    def close(self):
+        super().close()
+        self.let_go.set()
+
+
+@pytest.fixture
+def waiting(registry, ticking, pool, api):
+    """A guarded response, and a thread that waits for its item; its answer is in the list."""
+    bare = Waiting()
+    stream = compose(bulkhead("pool"), breaker("api", stream=True))(lambda: bare)()
+    answers = []
+
+    def ask():
+        try:
+            answers.append(next(stream))
+        except Exception as error:
+            answers.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    assert bare.reached.wait(10)
+    yield stream, bare, thread, answers
+    bare.let_go.set()
+    thread.join(10)
+
+
+def test_two_threads_ask_an_opened_stream_at_once(waiting, pool, api):
+    """As with a bare generator: a ValueError for the second, and the first gets its item, under the policies."""
+    stream, bare, thread, answers = waiting
+    with pytest.raises(ValueError, match="already executing"):
+        next(stream)
+    bare.let_go.set()
+    thread.join(10)
+
+    assert ["a line"] == answers
+    assert 1 == pool.in_flight
+    stream.close()
+    assert 0 == pool.in_flight
+    assert (0, 0) == counted(api)
+
+
+def test_another_thread_closes_an_opened_stream(waiting, pool, api):
+    """It ends the wait of the first, whose error is what it is; the slot is back."""
+    stream, _, thread, answers = waiting
+    stream.close()
+    thread.join(10)
+
+    assert ["ConnectionError"] == [type(answer).__name__ for answer in answers]
+    assert 0 == pool.in_flight
+
+
 def test_two_tasks_ask_an_opened_stream_at_once(registry, ticking, pool, api):
     """As with a bare async generator: a RuntimeError for the second, and the first gets its item."""
     gate = asyncio.Event()
