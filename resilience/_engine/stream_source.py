@@ -100,6 +100,7 @@ def _watch_first_item(lines: Lines) -> None:
     lines.add("            finally: @thrown = None")
     lines.add("        elif @sent is not None: @item = @stream.send(@sent)")
     lines.add("        else:")
+    lines.add("            @item = None")
     lines.add("            @result = yield from @stream")
     lines.add("            break")
     lines.add("except @StopIteration as @error: @result = @error.value")

@@ -116,7 +116,11 @@ class AsyncSteps:
 
     async def throw(self, error: BaseException) -> Outcome | None:
         """The same, with an exception raised where the plan stands."""
-        return await self._step("throw", error)
+        try:
+            return await self._step("throw", error)
+        finally:
+            # Or it, which may come back, would hold this frame, and this frame it.
+            del error
 
     @property
     def begun(self) -> bool:
