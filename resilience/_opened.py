@@ -36,6 +36,7 @@ class OpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unused-ig
     def __init__(self, stream: Any, steps: GeneratorType[Any, Any, Outcome]) -> None:
         super().__init__(stream)
         self._self_steps: GeneratorType[Any, Any, Outcome] | None = steps
+        self._self_failed = False
 
     def __next__(self) -> Any:
         return self._self_go_on(next_item)
@@ -72,6 +73,8 @@ class OpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unused-ig
     def _self_go_on(self, operation: Callable[[Any], Any]) -> Any:
         """Make a step; raises StopIteration with the rest, where it ends the stream."""
         steps = self._self_steps
+        if self._self_failed:
+            raise StopIteration
         if steps is None:
             return operation(self.__wrapped__)
         try:
@@ -79,6 +82,8 @@ class OpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unused-ig
         except StopIteration as stop:
             self._self_steps = None
             outcome: Outcome = stop.value
+            # It has ended, as a generator that has raised has; whatever may still be going on in there.
+            self._self_failed = outcome.error is not None
         except BaseException:
             # Where another thread is in the middle of a step, this was none.
             if steps.gi_frame is None:
@@ -135,6 +140,7 @@ class AsyncOpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unus
         super().__init__(stream)
         self._self_steps: AsyncSteps | None = steps
         self._self_fallback: AsyncIterator[Any] | None = None
+        self._self_failed = False
 
     async def __anext__(self) -> Any:
         return await self._self_go_on(anext_item)
@@ -175,6 +181,8 @@ class AsyncOpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unus
         steps = self._self_steps
         if self._self_fallback is not None:
             return await self._self_fallback.__anext__()
+        if self._self_failed:
+            raise StopAsyncIteration
         if steps is None:
             return await operation(self.__wrapped__)
         try:
@@ -184,6 +192,7 @@ class AsyncOpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unus
                 self._self_steps = None
         if outcome is None:
             return steps.call.box.take()
+        self._self_failed = outcome.error is not None
         value = outcome.unwrap()
         if not steps.call.bypassed:
             raise StopAsyncIteration(value)

@@ -48,6 +48,15 @@ def close(stream: Any) -> None:
         found()
 
 
+async def aclose(stream: Any) -> None:
+    """Close an async stream, by `aclose` or by `close`, which may have to be awaited."""
+    found = getattr(stream, "aclose", None) or getattr(stream, "close", None)
+    if callable(found):
+        answer = found()
+        if hasattr(answer, "__await__"):
+            await answer
+
+
 # ---------------------------------------------------------------------------------------------- operations
 # An operation is given the stream, which may be another one than at first: a stream that fails before its
 # first item is opened again.

@@ -9,7 +9,7 @@ from resilience._core.deadline import Deadline, FirstItemDeadline, IdleDeadline,
 from resilience._core.outcome import Outcome
 from resilience._engine.awaitables import AWAITABLE
 from resilience._engine.hand_out import Closed, hand_out
-from resilience._engine.opened import OF_TASKS, Opened, Rest, close
+from resilience._engine.opened import OF_TASKS, Opened, Rest, aclose, close
 from resilience._engine.timers import SteppedExpiry
 from resilience._engine.world_async import AsyncWorld, within
 from resilience._engine.world_sync import exceeded, past
@@ -54,8 +54,15 @@ class AsyncStreamWorld(AsyncWorld):
         if not OF_TASKS[kind] or (judge is not None and fault_of_result(judge, stream) is not None):
             return opened
         call.delivered = OF_TASKS.answers(kind)
-        # Closed by whoever ends it early: this must end at once, also in a finaliser.
-        operation = await hand_out(call.box, Opened(stream))
+        try:
+            operation = await hand_out(call.box, Opened(stream))
+        except Passed:
+            # Before anything was asked of it; nobody wants it begun anew.
+            call.delivered = True
+            failed = await closing(stream)
+            if failed is not None:
+                return failed
+            raise
         return await self._items(call, stream, operation(stream))
 
     async def _items(self, call: StreamCall, stream: Any, step: Awaitable[Any]) -> Outcome:
@@ -73,13 +80,13 @@ class AsyncStreamWorld(AsyncWorld):
             try:
                 sent = await hand_out(call.box, outcome.value)
                 step = sent(stream) if self.opens else stream.asend(sent)
-            except (GeneratorExit, Closed, Passed):
-                # The consumer has had enough of it, or a limit ran out meanwhile.
-                if not self.opens:
-                    try:
-                        await stream.aclose()
-                    except Exception as error:
-                        return Outcome(None, error)
+            except (GeneratorExit, Closed, Passed) as error:
+                # The consumer has had enough of it, or a limit ran out meanwhile. A returned stream is
+                # closed by whoever has it: the plan must end at once, also in a finaliser.
+                if not self.opens or type(error) is Passed:
+                    failed = await closing(stream)
+                    if failed is not None:
+                        return failed
                 raise
             except BaseException as error:
                 step = stream.athrow(error)
@@ -142,6 +149,15 @@ class AsyncStreamWorld(AsyncWorld):
             return exceeded(deadline)
         finally:
             call.limits.remove(limit)
+
+
+async def closing(stream: Any) -> Outcome | None:
+    """Close an async stream; an outcome where that fails."""
+    try:
+        await aclose(stream)
+    except Exception as error:
+        return Outcome(None, error)
+    return None
 
 
 class AdoptingStreamWorld(AsyncStreamWorld):

@@ -644,6 +644,40 @@ def test_limits_of_an_opened_stream(by_hand, pool, api, name):
     assert 0 == pool.in_flight
 
 
+@pytest.mark.parametrize("items", [0, 1])
+@pytest.mark.parametrize("breaks", [False, True])
+def test_a_budget_that_runs_out_closes_an_opened_stream(by_hand, pool, api, items, breaks):
+    """Section 8: in the consumer's hands; what breaks as it is closed leaves instead."""
+    closed = []
+
+    class Opened:
+        def __aiter__(self):
+            return self
+
+        async def __anext__(self):
+            return "item"
+
+        async def aclose(self):
+            await asyncio.sleep(0)
+            closed.append(pool.in_flight)
+            if breaks:
+                raise ConnectionError("broke on closing")
+
+    async def opens():
+        return Opened()
+
+    async def main():
+        stream = await compose(bulkhead("pool"), breaker("api"), timeout(10, stream=True))(opens)()
+        for _ in range(items):
+            await by_hand.step(stream)
+        await by_hand.pass_time(11)
+        return await by_hand.step(stream), await by_hand.step(stream)
+
+    assert ("broken" if breaks else TimeoutScope.BUDGET, "the end") == by_hand.run(main())
+    assert [1] == closed
+    assert 0 == pool.in_flight
+
+
 # ---------------------------------------------------------------------------------------------- what the stream sees
 def test_remaining_inside_a_step(by_hand, pool, api):
     """Section 5: what is left of the budget, at each step; and of the consumer's, outside."""
