@@ -241,15 +241,6 @@ class Stage:
         steps = deque(script)
         del script
 
-        def answer(result):
-            value, error = result
-            if error is None:
-                return value
-            try:
-                raise error
-            finally:
-                del error, result
-
         async def play(*given):
             if remember:
                 self.calls.append((name, *given))
@@ -257,17 +248,47 @@ class Stage:
             return await self._perform(steps.popleft() if steps else AssertionError(f"{name} was called too often"))
 
         async def remote_async(first=None, second="two", *rest, key="key", **more):
-            return answer(await play(first, second, rest, key, more))
+            return answered(await play(first, second, rest, key, more))
 
         attempts = itertools.count(1)
 
         def remote_plain(first=None, second="two", *rest, key="key", **more):
             if next(attempts) in (awaitable or ()):
                 return remote_async(first, second, *rest, key=key, **more)
-            return answer(drive(play(first, second, rest, key, more)))
+            return answered(drive(play(first, second, rest, key, more)))
 
-        fn = remote_async if self.way.is_async else remote_plain
+        return self._decorated(remote_async if self.way.is_async else remote_plain, name, policies)
 
+    def stream(self, attempts, *policies, name="stream", opens=False):
+        """A stream under policies, whose attempts yield what the scripts say; `opens`: a function that returns it."""
+        scripts = deque(attempts)
+
+        def begin(*given):
+            self.calls.append((name, *given))
+            return list(scripts.popleft()) if scripts else [AssertionError(f"{name} was begun too often")]
+
+        def take(sent):
+            if sent is not None:
+                self.calls.append((name, "was sent", sent))
+
+        def stream_plain(first=None, *rest, key="key"):
+            for step in begin(first, rest, key):
+                take((yield answered(drive(self._perform(step)))))
+
+        async def stream_async(first=None, *rest, key="key"):
+            for step in begin(first, rest, key):
+                take((yield answered(await self._perform(step))))
+
+        def open_plain(first=None, *rest, key="key"):
+            return stream_plain(first, *rest, key=key)
+
+        async def open_async(first=None, *rest, key="key"):
+            return stream_async(first, *rest, key=key)
+
+        functions = (open_plain, open_async) if opens else (stream_plain, stream_async)
+        return self._decorated(functions[self.way.is_async], name, policies)
+
+    def _decorated(self, fn, name, policies):
         fn.__name__ = fn.__qualname__ = name
         idempotent(fn)
         if not self.way.is_async and any(isinstance(policy, Timeout) for policy in policies):
@@ -277,6 +298,61 @@ class Stage:
         for policy in policies:
             fn = policy(fn)
         return fn
+
+    async def consume(self, fn, *acts, args=(), stream=None):
+        """Take a stream step by step, and write down what came of each: `next`, `close` and `drop`; a number of
+        seconds for which the consumer is busy; `elsewhere`: the next item, in another context; ("send", value),
+        ("throw", error), ("do", function of the stage). Gives the stream, to be gone on with.
+        """
+        for act in ("open", *acts) if stream is None else acts:
+            kind, *given = act if isinstance(act, tuple) else (act,)
+            if isinstance(kind, (int, float)):
+                await self.pass_time(kind)
+                continue
+            if kind == "do":
+                await given[0](self)
+                continue
+            if kind == "drop":
+                stream = step = None
+                await self.turns()
+                continue
+            try:
+                if kind == "open":
+                    stream = fn(*args)
+                    if hasattr(stream, "__await__"):
+                        stream = await stream
+                    continue
+                fresh = contextvars.Context()
+                made = kind if kind in ("close", "send", "throw") else "__next__"
+                if self.way.is_async:
+                    step = getattr(stream, {"__next__": "__anext__"}.get(made, f"a{made}"))
+                    item = await (self._elsewhere(step, fresh) if kind == "elsewhere" else step(*given))
+                elif kind == "elsewhere":
+                    item = fresh.run(next, stream)
+                else:
+                    # Not in a coroutine of its own: that would make something else of a StopIteration.
+                    item = getattr(stream, made)(*given)
+                self.outcomes.append(("closed",) if kind == "close" else ("item", item))
+            except (StopIteration, StopAsyncIteration):
+                self.outcomes.append(("end",))
+            except BaseException as error:
+                self.outcomes.append(("raised", *seen(error)))
+                self.notes.append(tuple(getattr(error, "__notes__", ())))
+                if kind == "open":
+                    break
+        return stream
+
+    async def _elsewhere(self, step, context):
+        async def make():
+            return await step()
+
+        return await self.loop.create_task(make(), context=context)
+
+    async def turns(self):
+        """Who has been woken, or has to tidy up, does so."""
+        if self.way.is_async:
+            for _ in range(4):
+                await asyncio.sleep(0)
 
     async def call(self, fn, *args, **kwargs):
         """Call, and write down what came of it."""
@@ -345,6 +421,7 @@ class Stage:
 
     async def _whole(self, scenario):
         await scenario(self)
+        await self.turns()
         pending = asyncio.current_task().cancelling() if self.way.is_async else 0
         return (DEADLINE.get(), PROBING.get(), RETRYING.get(), pending)
 
@@ -446,6 +523,17 @@ class Stage:
             left_behind,
             self.notes,
         )
+
+
+def answered(result):
+    """What a step of a script gives, or raises."""
+    value, error = result
+    if error is None:
+        return value
+    try:
+        raise error
+    finally:
+        del error, result
 
 
 def drive(coroutine):
