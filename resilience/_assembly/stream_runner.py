@@ -141,8 +141,9 @@ class StreamRunner(Runner):
                 opened = await self._open(AsyncSteps(partial(self._begin, world, args, kwargs, failed)))
             finally:
                 world.close()
-            # Where it was entered, leaving that ends the stream as well.
-            world.used = EnteredStream(world.used, opened)
+            if world.entering:
+                # Leaving that ends the stream as well.
+                world.used = EnteredStream(world.used, opened)
             return opened
 
         return Adopted(value, guarded, partial(AdoptingStreamWorld, self._site))

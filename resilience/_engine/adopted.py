@@ -50,7 +50,8 @@ class Adopted(Coroutine[Any, Any, Any]):
     async def __aenter__(self) -> Any:
         world = self._world(self._awaitable, entering=True)
         entered = await self._guarded(world)
-        self._awaitable = world.used
+        # Not kept there as well: a stream that was entered knows its world.
+        self._awaitable, world.used = world.used, None
         return entered
 
     async def __aexit__(self, *error: Any) -> Any:

@@ -168,7 +168,7 @@ class AdoptingStreamWorld(AsyncStreamWorld):
     def __init__(self, site: Site, stream: Any, *, entering: bool = False) -> None:
         super().__init__(site, opens=True)
         self._adopted = [stream]
-        self._entering = entering
+        self.entering = entering
         self.used: Any = None
 
     async def attempt(self, call: StreamCall) -> Outcome:  # type: ignore[override]  # as above
@@ -176,7 +176,7 @@ class AdoptingStreamWorld(AsyncStreamWorld):
             self.used = self._adopted.pop() if self._adopted else self._site.fn(*call.args, **call.kwargs)
         except Exception as error:
             return Outcome(None, error)
-        if self._entering:
+        if self.entering:
             opened = await self._step(call, self.used.__aenter__(), FirstItemDeadline, self._site.first_item)
         elif AWAITABLE[type(self.used)]:
             opened = await self._step(call, self.used, FirstItemDeadline, self._site.first_item)

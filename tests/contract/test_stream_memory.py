@@ -377,3 +377,44 @@ def test_an_opened_async_stream(registry, ticking, pool, api, no_gc, end):
 
     assert asyncio.run(main())
     assert 0 == pool.in_flight
+
+
+@pytest.mark.parametrize("entered", [False, True])
+def test_a_request(registry, ticking, pool, api, no_gc, entered):
+    """I12: what a plain function returns to be awaited, or entered."""
+
+    async def items(payload):
+        yield payload
+        yield payload
+
+    class Request:
+        def __init__(self, payload):
+            self._payload = payload
+
+        async def __aenter__(self):
+            return items(self._payload)
+
+        async def __aexit__(self, *error):
+            """Leave."""
+
+        def __await__(self):
+            return self.__aenter__().__await__()
+
+    fn = compose(bulkhead("pool"), breaker("api", stream=True))(lambda payload: Request(payload))
+
+    async def main():
+        payload = Payload()
+        watched = weakref.ref(payload)
+        if entered:
+            async with fn(payload) as stream:
+                await anext(stream)
+        else:
+            stream = await fn(payload)
+            await anext(stream)
+        del payload, stream
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return watched() is None
+
+    assert asyncio.run(main())
+    assert 0 == pool.in_flight
