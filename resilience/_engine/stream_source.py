@@ -36,6 +36,7 @@ def shared_by_streams(shape: Shape) -> dict[str, Any]:
         "Passed": Passed,
         "StopAsyncIteration": StopAsyncIteration,
         "StopIteration": StopIteration,
+        "isinstance": isinstance,
     }
     if shape.is_async:
         from resilience._engine.timers import StreamLimit
@@ -91,12 +92,13 @@ def _watch_first_item(lines: Lines) -> None:
     lines.add("    while True:")
     lines.add("        @thrown = None")
     lines.add("        try: @sent = yield @item")
-    lines.add("        except @GeneratorExit:")
-    lines.add("            @stream.close()")
-    lines.add("            raise")
     lines.add("        except @BaseException as @error: @thrown = @error")
     lines.add("        if @thrown is not None:")
-    lines.add("            try: @item = @stream.throw(@thrown)")
+    lines.add("            try:")
+    lines.add("                if @isinstance(@thrown, @GeneratorExit):")
+    lines.add("                    @stream.close()")
+    lines.add("                    raise @thrown")
+    lines.add("                @item = @stream.throw(@thrown)")
     lines.add("            finally: @thrown = None")
     lines.add("        elif @sent is not None: @item = @stream.send(@sent)")
     lines.add("        else:")
@@ -220,12 +222,16 @@ def _hand_through(lines: Lines, shape: Shape, *, first: bool = False) -> None:
     # "during the handling of" it.
     lines.add("@thrown = None")
     lines.add("try: @sent = yield @item")
-    lines.add("except @GeneratorExit:")
-    lines.add("    await @stream.aclose()")
-    lines.add("    raise")
+    lines.add("except @GeneratorExit as @error:")
+    lines.add("    @thrown = @error")
+    lines.add("    break")
     lines.add("except @BaseException as @error: @thrown = @error")
     _step(lines, shape, "@stream.asend(@sent)", "@stream.athrow(@thrown)")
     lines.shallower()
+    lines.add("try:")
+    lines.add("    await @stream.aclose()")
+    lines.add("    raise @thrown")
+    lines.add("finally: @thrown = None")
 
 
 def _step(lines: Lines, shape: Shape, step: str, thrown: str = "") -> None:

@@ -56,19 +56,25 @@ class AsyncStreamWorld(AsyncWorld):
         call.delivered = OF_TASKS.answers(kind)
         try:
             operation = await hand_out(call.box, Opened(stream))
-        except Passed:
-            # Before anything was asked of it; nobody wants it begun anew.
-            call.delivered = True
+        except Passed as error:
+            ended = error
+        else:
+            return await self._items(call, stream, operation(stream))
+        try:
             failed = await closing(stream)
             if failed is not None:
+                # Nobody wants it begun anew.
+                call.delivered = True
                 return failed
-            raise
-        return await self._items(call, stream, operation(stream))
+            raise ended
+        finally:
+            del ended
 
     async def _items(self, call: StreamCall, stream: Any, step: Awaitable[Any]) -> Outcome:
         """From the first item to the end of the stream."""
         limit: Callable[..., Deadline] = FirstItemDeadline
         seconds = self._site.first_item
+        ended: BaseException | None = None
         while True:
             outcome = await self._step(call, step, limit, seconds)
             if outcome.error is not None:
@@ -81,16 +87,21 @@ class AsyncStreamWorld(AsyncWorld):
                 sent = await hand_out(call.box, outcome.value)
                 step = sent(stream) if self.opens else stream.asend(sent)
             except (GeneratorExit, Closed, Passed) as error:
-                # The consumer has had enough of it, or a limit ran out meanwhile. A returned stream is
-                # closed by whoever has it: the plan must end at once, also in a finaliser.
-                if not self.opens or type(error) is Passed:
-                    failed = await closing(stream)
-                    if failed is not None:
-                        return failed
-                raise
+                ended = error
             except BaseException as error:
                 step = stream.athrow(error)
             del outcome
+            if ended is not None:
+                # The consumer has had enough of it, or a limit ran out meanwhile. Outside of the handler: in
+                # there the stream's own exceptions would be raised "during the handling of" this one. A returned
+                # stream is closed by whoever has it: the plan must end at once, also in a finaliser.
+                try:
+                    failed = None if self.opens and type(ended) is not Passed else await closing(stream)
+                    if failed is not None:
+                        return failed
+                    raise ended
+                finally:
+                    del ended
 
     def _ended(self, outcome: Outcome) -> Outcome:
         error = outcome.error

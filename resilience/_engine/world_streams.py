@@ -68,19 +68,25 @@ class StreamWorld(WorkerWorld):
         call.delivered = OF_THREADS.answers(kind)
         try:
             operation = await hand_out(call.box, Opened(stream))
-        except BaseException:
+        except BaseException as error:
+            ended = error
+        else:
+            return await self._items(call, stream, operation, stream)
+        try:
             failed = closing(stream)
             if failed is not None:
                 # Nobody wants it begun anew.
                 call.delivered = True
                 return failed
-            raise
-        return await self._items(call, stream, operation, stream)
+            raise ended
+        finally:
+            del ended
 
     async def _items(self, call: StreamCall, stream: Any, step: Callable[[Any], Any], argument: Any) -> Outcome:
         """From the first item to the end of the stream."""
         limit: Callable[..., Deadline] = FirstItemDeadline
         seconds = self._site.first_item
+        ended: BaseException | None = None
         while True:
             outcome = await self._step(call, step, (argument,), stream, limit, seconds)
             argument = None
@@ -95,14 +101,20 @@ class StreamWorld(WorkerWorld):
             try:
                 argument = await hand_out(call.box, outcome.value)
                 step = stream.send if not self.opens else argument
-            except (GeneratorExit, Closed, Passed):
-                # The consumer has had enough of it, or a limit ran out meanwhile.
-                failed = closing(stream)
-                if failed is not None:
-                    return failed
-                raise
+            except (GeneratorExit, Closed, Passed) as error:
+                ended = error
             except BaseException as error:
                 step, argument = stream.throw, error
+            if ended is not None:
+                # The consumer has had enough of it, or a limit ran out meanwhile. Outside of the handler: in
+                # there the stream's own exceptions would be raised "during the handling of" this one.
+                try:
+                    failed = closing(stream)
+                    if failed is not None:
+                        return failed
+                    raise ended
+                finally:
+                    del ended
             if self.opens:
                 argument = stream
 

@@ -7,11 +7,7 @@ import asyncio
 import pytest
 from streaming import END
 
-from resilience import (
-    BulkheadConfig,
-    breaker,
-    bulkhead,
-)
+from resilience import BulkheadConfig, breaker, bulkhead, compose, retry
 
 
 @pytest.fixture
@@ -242,3 +238,46 @@ def test_shutting_a_loop_down_closes_its_streams(registry, pool, api):
 
     assert 0 == pool.in_flight
     assert (0, 0) == counted(api)
+
+
+@pytest.mark.parametrize("probing", [False, True], ids=["healthy", "probe"])
+@pytest.mark.parametrize("retried", [False, True], ids=["breaker", "retry"])
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_a_closed_stream_sees_nothing_of_ours(registry, ticking, pool, api, retried, probing, is_async):
+    """I10: what its clean-up raises hangs on the GeneratorExit that Python closes it with, and on nothing else."""
+    if probing:
+        api.force_open("drill", seconds=5)
+        ticking.advance(5)
+    policies = [bulkhead("pool"), breaker("api"), *[retry(2, wait=0, idempotent=True)] * retried]
+
+    @compose(*policies)
+    async def astream():
+        try:
+            yield 1
+        finally:
+            raise ConnectionError
+
+    @compose(*policies)
+    def stream():
+        try:
+            yield 1
+        finally:
+            raise ConnectionError
+
+    async def main():
+        running = astream()
+        await anext(running)
+        with pytest.raises(ConnectionError) as caught:
+            await running.aclose()
+        return caught.value
+
+    context = (asyncio.run(main()) if is_async else closed(stream())).__context__
+
+    assert (GeneratorExit, None) == (type(context), context.__context__)
+
+
+def closed(running):
+    next(running)
+    with pytest.raises(ConnectionError) as caught:
+        running.close()
+    return caught.value
