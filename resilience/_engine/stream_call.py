@@ -81,4 +81,7 @@ class StreamCall(Call):
 
     def since(self, started: float | None) -> float | None:
         """A stream's attempt is in flight while the consumer waits for an item: since this step began, at the earliest."""
-        return self.stepped if started is None or self.stepped is None else max(started, self.stepped)
+        if started is None or self.stepped is None:
+            # The first step begins before the limits of its own stream do.
+            return self.stepped if started is None else started
+        return max(started, self.stepped)

@@ -458,6 +458,32 @@ def test_half_of_a_deadline_around_the_consumer_decides(by_hand, pool, api, wait
     assert 0 == pool.in_flight
 
 
+def test_a_repeat_that_began_late_proves_nothing(by_hand, pool, api):
+    """P17: a budget that cuts short a second attempt which began with little of it left."""
+    gate = asyncio.Event()
+    attempts = []
+
+    async def main():
+        fn = compose(bulkhead("pool"), breaker("api"), timeout(10), retry(2, wait=0, idempotent=True))(failing)
+        task = asyncio.ensure_future(asked(fn()))
+        await by_hand.pass_time(7)
+        gate.set()
+        await by_hand.pass_time(0)
+        await by_hand.pass_time(3)
+        return task.result()
+
+    async def failing():
+        attempts.append(1)
+        await gate.wait()
+        gate.clear()
+        raise ConnectionError
+        yield
+
+    assert TimeoutScope.BUDGET is by_hand.run(main())
+    assert 2 == len(attempts)
+    assert (0, 1) == counted(api)
+
+
 def test_a_callers_cancel_never_counts(by_hand, pool, api):
     """P17: whoever cancels the task gave up; `cancelling()` is as it was left by them."""
 
