@@ -504,8 +504,12 @@ class World:
 
         return self.decorated(fn, letters)
 
-    def decorated(self, fn, letters):
-        return compose(*(POLICIES[letter]() for letter in letters))(fn) if letters else fn
+    def decorated(self, fn, letters, *, stream=False):
+        policies = [POLICIES[letter]() for letter in letters]
+        if stream:
+            # One of them says it for all.
+            policies[0] = type(policies[0])(**{**policies[0].as_dict(), "stream": True})
+        return compose(*policies)(fn) if letters else fn
 
     def renew(self, script):
         self.provider = Provider(script)
