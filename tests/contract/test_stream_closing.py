@@ -195,8 +195,38 @@ def test_a_stream_that_does_not_let_itself_be_closed(env, pool, api):
     assert (0, 0) == counted(api)
 
 
-def test_dropped_with_its_loop_gone(registry, pool, api):
-    """Section 8: an async generator whose event loop is closed gives its slot back at once."""
+@pytest.mark.parametrize("probing", [False, True], ids=["healthy", "probe"])
+@pytest.mark.parametrize("retried", [False, True], ids=["breaker", "retry"])
+def test_dropped_with_its_loop_closed(registry, ticking, pool, api, retried, probing):
+    """Section 8: the loop that would have closed it is gone: slot and probe are back at once."""
+    if probing:
+        api.force_open("drill", seconds=5)
+        ticking.advance(5)
+
+    @compose(bulkhead("pool"), breaker("api"), *[retry(2, wait=0, idempotent=True)] * retried)
+    async def astream():
+        yield 1
+        yield 2
+
+    async def begun():
+        stream = astream()
+        await stream.__anext__()
+        return stream
+
+    loop = asyncio.new_event_loop()
+    stream = loop.run_until_complete(begun())
+    loop.close()
+    assert 1 == pool.in_flight
+    del stream
+
+    status = api.status()
+    assert 0 == pool.in_flight
+    assert (0, 0) == counted(api)
+    assert status.probes_started == status.probes_released == int(probing)
+
+
+def test_dropped_without_any_loop(registry, pool, api):
+    """Section 8: an async generator that was stepped by hand gives its slot back at once."""
 
     @bulkhead("pool")
     @breaker("api")

@@ -7,6 +7,7 @@ import sys
 import textwrap
 from typing import NamedTuple
 
+from resilience._context import OwnMarks
 from resilience._core.circuit import Circuit
 from resilience._core.moving import Moving
 from resilience._core.published import Published
@@ -14,7 +15,11 @@ from resilience._core.slots import Slots
 from resilience._core.trip import Streak, TimedStreak
 from resilience._core.view import View, slot_refusal
 from resilience._core.window import RollingWindow
+from resilience._engine import streams as engine_streams
 from resilience._engine import timers, world_sync
+from resilience._engine.stream_call import StreamCall
+from resilience._engine.world_async_streams import AsyncStreamWorld
+from resilience._engine.world_streams import StreamWorld
 from resilience._policies import verdicts
 from resilience._policies.breaker import BreakerLayers
 from resilience._policies.bulkhead import SharedBulkhead
@@ -522,6 +527,95 @@ ZOO = [
         "outcome.refused_by is self and",
         "outcome.refused_by is not None and",
         "tests/policies/test_breaker.py::test_a_refusal_of_another_breaker_is_not_bypassed",
+    ),
+    # ------------------------------------------------------------------------------------------ streams
+    Mutant(
+        "a stream is begun anew after its first item",
+        StreamWorld,
+        "_items",
+        "call.delivered = True",
+        "pass",
+        "tests/contract/test_stream_retry.py::test_after_the_first_item_the_error_leaves",
+    ),
+    Mutant(
+        "an async stream is begun anew after its first item",
+        AsyncStreamWorld,
+        "_items",
+        "call.delivered = True",
+        "pass",
+        "tests/contract/test_stream_retry.py::test_after_the_first_item_the_error_leaves",
+    ),
+    Mutant(
+        "a stream is given up, not closed",
+        StreamWorld,
+        "_items",
+        "failed = closing(stream)",
+        "failed = None",
+        "tests/contract/test_stream_closing.py::test_closing_lets_the_stream_tidy_up",
+    ),
+    Mutant(
+        "a plan is thrown the GeneratorExit of its consumer",
+        engine_streams,
+        "steps_of",
+        "step, argument, closed = plan.throw, Closed(), True",
+        "step, argument, closed = plan.throw, GeneratorExit(), True",
+        "tests/contract/test_stream_closing.py::test_an_error_on_closing_counts_and_leaves",
+    ),
+    Mutant(
+        "a limit that ran out in the consumer's hands is not told",
+        StreamCall,
+        "begin_step",
+        "return Passed(limit.deadline)",
+        "pass",
+        "tests/contract/test_stream_limits.py::test_the_consumers_time_belongs_to_a_budget",
+    ),
+    Mutant(
+        "the consumer's time is the remote's",
+        StreamCall,
+        "since",
+        "return max(started, self.stepped)",
+        "return started",
+        "tests/contract/test_stream_limits.py::test_half_of_the_budget_decides",
+    ),
+    Mutant(
+        "the consumer shares the probe of its stream",
+        OwnMarks,
+        "take_off",
+        "PROBING.set(probing)",
+        "pass",
+        "tests/contract/test_stream_context.py::test_the_consumers_own_calls_do_not_share_it",
+    ),
+    Mutant(
+        "a stream's marks end with its first step",
+        OwnMarks,
+        "put_on",
+        "PROBING.set((*probing, *self._probing))",
+        "pass",
+        "tests/contract/test_stream_context.py::test_calls_inside_a_probes_steps_share_it",
+    ),
+    Mutant(
+        "a stream stays under the deadline of its first consumer",
+        OwnMarks,
+        "put_on",
+        "self._outermost.outer = deadline",
+        "pass",
+        "tests/contract/test_stream_context.py::test_remaining_is_clipped_step_by_step",
+    ),
+    Mutant(
+        "a stream between two steps cancels the task that had it last",
+        timers.SteppedExpiry,
+        "end_step",
+        "task, self._task = self._task, None",
+        "task = self._task",
+        "tests/contract/test_stream_limits.py::test_a_budget_never_cancels_the_consumer",
+    ),
+    Mutant(
+        "an async stream whose event loop is gone keeps its slot",
+        engine_streams.Held,
+        "__del__",
+        "self.leave()",
+        "pass",
+        "tests/contract/test_stream_closing.py::test_dropped_with_its_loop_closed",
     ),
     Mutant(
         "the last registration wins",
