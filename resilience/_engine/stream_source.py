@@ -166,6 +166,10 @@ def _async_entrance(lines: Lines, shape: Shape, sig: Signature) -> None:
         lines.add("@outer = @outer_deadline()")
         lines.add("if @bucket is None or (@outer is not None and @past(@outer, @started)): " + slow)
         lines.shallower()
+    elif shape.first_item:
+        lines.add("if @stream is None:")
+        lines.add("    @outer = @outer_deadline()")
+        lines.add("    if @outer is not None and @past(@outer, @time.monotonic()): " + slow)
     if shape.bulkhead:
         lines.add(f"if @stream is None and @queue: {slow}")
         lines.add("if @stream is None:")

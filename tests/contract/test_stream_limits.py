@@ -52,6 +52,9 @@ class HandLoop(asyncio.SelectorEventLoop):
     def _timer_handle_cancelled(self, handle):
         """It is skipped when its time comes."""
 
+    def skip(self, seconds):
+        self.now += seconds
+
     def advance(self, seconds):
         target = self.now + seconds
         while self._timers and self._timers[0][0] <= target:
@@ -62,15 +65,27 @@ class HandLoop(asyncio.SelectorEventLoop):
         self.now = target
 
 
+class Skipping(ManualClock):
+    """A manual clock that can also move on without firing what is due, as in one step of a task."""
+
+    def skip(self, seconds):
+        self._now += seconds
+
+
 class ByHand:
     """Time that moves when told, for the straight path (a loop's own timers) or the plan (a manual clock)."""
 
-    def __init__(self, advance, loop):
+    def __init__(self, advance, skip, loop):
         self._advance = advance
+        self._skip = skip
         self._loop = loop
 
     def run(self, main):
         return self._loop.run_until_complete(main)
+
+    def skip(self, seconds):
+        """Time passes, and nothing that it sets off has happened yet."""
+        self._skip(seconds)
 
     async def pass_time(self, seconds):
         """Time passes; what that sets off has its turns."""
@@ -111,13 +126,13 @@ def by_hand(request, registry, monkeypatch):
     if request.param == "straight":
         loop = HandLoop()
         monkeypatch.setattr(time, "monotonic", loop.time)
-        yield ByHand(loop.advance, loop)
+        yield ByHand(loop.advance, loop.skip, loop)
         monkeypatch.undo()
     else:
         loop = asyncio.new_event_loop()
-        clock = ManualClock(1000.0)
+        clock = Skipping(1000.0)
         with use_clock(clock, registry):
-            yield ByHand(clock.advance, loop)
+            yield ByHand(clock.advance, clock.skip, loop)
     loop.run_until_complete(loop.shutdown_asyncgens())
     loop.close()
 
@@ -534,6 +549,45 @@ def test_a_probe_past_its_budget_is_released(by_hand, pool, api):
     assert (1, 0) == (api.status().probes_released, api.status().probes_failed)
 
 
+@pytest.mark.parametrize("limits", [{"budget": 50}, {"first_item": 50}, {"budget": 50, "first_item": 50}], ids=str)
+def test_a_deadline_of_the_consumers_that_is_past_already(by_hand, pool, api, limits):
+    """Section 5: it fails before the stream's body has begun."""
+    began = []
+
+    async def stream():
+        began.append(1)
+        yield 1
+
+    @timeout(5)
+    async def consume():
+        # Time that nobody can interrupt.
+        by_hand.skip(6)
+        return await anext(compose(bulkhead("pool"), breaker("api"), timeout(**limits))(stream)())
+
+    async def main():
+        with pytest.raises(TimeoutExceeded):
+            await consume()
+
+    by_hand.run(main())
+    assert [] == began
+    assert (0, 0) == counted(api)
+    assert 0 == pool.in_flight
+
+
+def test_two_limits_pass_at_one_time(by_hand, pool, api):
+    """Section 8: in the consumer's hands: the outer one is told."""
+
+    async def main():
+        stream = limited(whole, 10, per_attempt=10)()
+        await by_hand.step(stream)
+        await by_hand.pass_time(11)
+        return await by_hand.step(stream)
+
+    assert TimeoutScope.BUDGET is by_hand.run(main())
+    assert (0, 0) == counted(api)
+    assert 0 == pool.in_flight
+
+
 # ---------------------------------------------------------------------------------------------- retry
 def test_first_item_is_retried(by_hand, pool, api):
     """Section 8: a provider that does not begin is asked again, each attempt with its own limit."""
@@ -878,11 +932,12 @@ def test_a_plain_generator_on_workers_that_is_closed(registry, pool, api):
     assert 0 == pool.in_flight
 
 
-def test_a_budget_of_workers_that_runs_out_in_the_consumers_hands(registry, clock, pool, api):
+@pytest.mark.parametrize("limits", [{}, {"per_attempt": 10}], ids=["budget", "both"])
+def test_a_budget_of_workers_that_runs_out_in_the_consumers_hands(registry, clock, pool, api, limits):
     """Section 8: told at the next step, closes the stream, says nothing of the remote."""
     seen = []
 
-    @compose(timeout(10), bulkhead("pool"), breaker("api"))
+    @compose(timeout(10, **limits), bulkhead("pool"), breaker("api"))
     @interruptible(max_workers=2)
     def stream():
         try:
