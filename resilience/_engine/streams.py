@@ -53,10 +53,8 @@ def steps_of(plan: Plan, call: StreamCall) -> Generator[Any, Any, Outcome]:
             argument = None
             marks.take_off(theirs)
         if ended is not None:
-            if closed:
-                # Whoever closes a generator hears of what it raises, not of what it returns.
-                ended.unwrap()
-            return ended
+            # Whoever closes a generator hears of what it raises, not of what it returns.
+            return ended.unwrap() if closed else ended
         try:
             argument = yield call.box.take()
             step = plan.send
@@ -71,7 +69,9 @@ def items_of(plan: Plan, call: StreamCall) -> Generator[Any, Any, Any]:
     outcome = yield from steps_of(plan, call)
     if not call.bypassed:
         return outcome.unwrap()
-    yield from iterated(outcome.unwrap())
+    # Nothing is sent to a fallback, which may be no generator.
+    for item in iterated(outcome.unwrap()):  # noqa: UP028
+        yield item
     return None
 
 

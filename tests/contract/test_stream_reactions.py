@@ -118,6 +118,24 @@ def test_a_fallback_that_is_a_stream(env, pool, api):
     assert [0, 1] == env.open(fn).rest()
 
 
+def test_nothing_is_sent_to_a_fallback(env, pool, api):
+    """It gives its items, whatever is sent; what is thrown in leaves, and ends it."""
+    api.force_open("drill")
+    fn = breaker("api", on_open=OnOpen.BYPASS, fallback=[1, 2, 3])(env.stream(numbers))
+    stream = env.open(fn)
+    error = KeyError("thrown in")
+
+    assert [1, 2] == [stream.next(), stream.send("a value")]
+    with pytest.raises(KeyError) as caught:
+        stream.throw(error)
+    assert error is caught.value
+    assert END == stream.next()
+    stream = env.open(fn)
+    stream.next()
+    stream.close()
+    assert END == stream.next()
+
+
 def test_a_bypassed_stream_takes_nothing(env, pool, api):
     """Section 4: neither slot nor verdict, also in the middle of the fallback's items."""
     api.force_open("drill")
