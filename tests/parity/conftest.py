@@ -339,7 +339,7 @@ class Stage:
                 self.outcomes.append(("raised", *seen(error)))
                 self.notes.append(tuple(getattr(error, "__notes__", ())))
                 if kind == "open":
-                    break
+                    return None
         return stream
 
     async def _elsewhere(self, step, context):
