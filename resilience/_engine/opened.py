@@ -52,7 +52,7 @@ async def aclose(stream: Any) -> None:
     """Close an async stream, by `aclose` or by `close`, which may have to be awaited."""
     found = getattr(stream, "aclose", None) or getattr(stream, "close", None)
     if callable(found):
-        answer = found()
+        answer: Any = found()
         if hasattr(answer, "__await__"):
             await answer
 

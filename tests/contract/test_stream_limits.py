@@ -12,7 +12,9 @@ import pytest
 
 from resilience import (
     BulkheadConfig,
+    BulkheadFullError,
     CircuitState,
+    ConfigurationError,
     TimeoutExceeded,
     TimeoutScope,
     breaker,
@@ -828,6 +830,45 @@ def test_a_plain_generator_is_handed_the_rest(registry, clock, pool, api):
     assert [10.0, "late"] == list(stream())
     assert (1, 0) == counted(api)
     assert 0 == pool.in_flight
+
+
+@pytest.mark.parametrize("limits", [{"budget": 5}, {"per_attempt": 5}, {"first_item": 5}, {"idle": 5}], ids=str)
+def test_a_plain_generator_that_can_not_be_interrupted(registry, limits):
+    """Section 5: refused when decorated, with both cures: a mark, or the argument."""
+    with pytest.raises(ConfigurationError, match="interruptible"):
+        timeout(**limits)(numbers)
+
+
+def numbers(stop=3):
+    yield from range(stop)
+
+
+def test_a_stream_stands_in_line_for_its_slot(by_hand, registry, api):
+    """Section 7: at its first item, first in, first out; no longer than its budget."""
+    registry.bulkhead("narrow", BulkheadConfig(1, 5))
+    fn = compose(bulkhead("narrow", wait=50), timeout(10), breaker("api"))(whole)
+
+    async def main():
+        first, second, third = fn(), fn(), fn()
+        assert 0 == await by_hand.step(first)
+        waiting = [asyncio.ensure_future(asked_or_full(stream)) for stream in (second, third)]
+        await by_hand.pass_time(9)
+        await first.aclose()
+        await turns()
+        assert 0 == waiting[0].result()
+        await by_hand.pass_time(1)
+        assert "full" == await waiting[1]
+        await second.aclose()
+
+    async def asked_or_full(stream):
+        try:
+            return await stream.__anext__()
+        except BulkheadFullError:
+            return "full"
+
+    by_hand.run(main())
+    assert 0 == registry.get_bulkhead("narrow").in_flight
+    assert (0, 0) == counted(api)
 
 
 @pytest.fixture
