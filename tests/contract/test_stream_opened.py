@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import inspect
 import io
 import threading
@@ -1118,3 +1119,95 @@ def test_a_cancelled_step_of_an_opened_stream(registry, ticking, pool, api):
 
     asyncio.run(main())
     assert (0, 0) == counted(api)
+
+
+# ---------------------------------------------------------------------------------------------- other shapes
+class Client:
+    """A client whose methods open streams."""
+
+    def plain(self, stop):
+        return numbers(stop)
+
+    async def in_a_task(self, stop):
+        return numbers_async(stop)
+
+    @classmethod
+    def of_class(cls, stop):
+        return numbers(stop)
+
+    @staticmethod
+    def static(stop):
+        return numbers(stop)
+
+    def __call__(self, stop):
+        return numbers(stop)
+
+
+OPENERS = {
+    "bound method": lambda: Client().plain,
+    "bound coroutine method": lambda: Client().in_a_task,
+    "classmethod": lambda: Client().of_class,
+    "staticmethod": lambda: Client.static,
+    "object": Client,
+    "partial": lambda: functools.partial(open_generator, error=None),
+    "coroutine partial": lambda: functools.partial(open_async, error=None),
+}
+
+
+async def collected(opening):
+    return [item async for item in await opening]
+
+
+@pytest.mark.parametrize("call", [False, True], ids=["decorated", "call"])
+@pytest.mark.parametrize("name", OPENERS)
+def test_other_shapes(registry, ticking, pool, api, name, call):
+    """Methods, callable objects and partials that open streams; `compose(...).call` and `.acall` too."""
+    opener = OPENERS[name]()
+    policies = compose(bulkhead("pool"), breaker("api", stream=True))
+
+    if "coroutine" in name:
+        opening = policies.acall(opener, 3) if call else policies(opener)(3)
+        assert [0, 1, 2] == asyncio.run(collected(opening))
+    else:
+        stream = policies.call(opener, 3) if call else policies(opener)(3)
+        assert 1 == pool.in_flight
+        assert [0, 1, 2] == list(stream)
+    assert (1, 0) == counted(api)
+    assert 0 == pool.in_flight
+
+
+def test_methods_of_a_decorated_class(registry, ticking, pool, api):
+    """Decorated in the class: bound when they are looked up, and streams all the same."""
+    policies = compose(bulkhead("pool"), breaker("api", stream=True))
+
+    class Guarded:
+        plain = policies(Client.plain)
+        in_a_task = policies(Client.in_a_task)
+        of_class = policies(Client.__dict__["of_class"])
+        static = policies(Client.__dict__["static"])
+
+    guarded = Guarded()
+
+    assert [[0, 1]] * 3 == [list(opens(2)) for opens in (guarded.plain, guarded.of_class, guarded.static)]
+    assert [0, 1] == asyncio.run(collected(guarded.in_a_task(2)))
+    assert (4, 0) == counted(api)
+    assert 0 == pool.in_flight
+
+
+def test_something_that_only_gives_its_iterator(registry, ticking, pool, api):
+    """An object with nothing but `__aiter__`: its iterator is the stream's."""
+
+    class Messages:
+        def __aiter__(self):
+            return numbers_async(3)
+
+    async def opens():
+        return Messages()
+
+    async def main():
+        stream = await compose(bulkhead("pool"), breaker("api", stream=True))(opens)()
+        return [item async for item in stream]
+
+    assert [0, 1, 2] == asyncio.run(main())
+    assert (1, 0) == counted(api)
+    assert 0 == pool.in_flight
