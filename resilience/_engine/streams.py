@@ -50,7 +50,7 @@ def steps_of(plan: Plan, call: StreamCall) -> Generator[Any, Any, Outcome]:
         except Closed:
             raise GeneratorExit from None
         finally:
-            argument = None
+            argument = passed = None
             marks.take_off(theirs)
         if ended is not None:
             # Whoever closes a generator hears of what it raises, not of what it returns.
@@ -154,7 +154,7 @@ class AsyncSteps:
             over = outcome is not None
             return outcome
         finally:
-            argument = None
+            argument = passed = None
             call.end_step()
             self._marks.take_off(theirs)
             self.running = False

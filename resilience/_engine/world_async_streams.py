@@ -105,9 +105,14 @@ class AsyncStreamWorld(AsyncWorld):
 
     def _ended(self, outcome: Outcome) -> Outcome:
         error = outcome.error
-        if isinstance(error, StopAsyncIteration):
-            return Outcome()
-        return Outcome(error.args[0]) if type(error) is Rest else outcome
+        try:
+            if not isinstance(error, (StopAsyncIteration, Rest)):
+                return outcome
+            # Emptied, or a frame would hold the exception, and that, by its traceback, the frame.
+            outcome.discard()
+            return Outcome(error.args[0] if type(error) is Rest else None)
+        finally:
+            del error
 
     async def first(self, stream: Any) -> Any:
         """The first item of a stream of the straight path."""

@@ -91,7 +91,10 @@ class StreamWorld(WorkerWorld):
             outcome = await self._step(call, step, (argument,), stream, limit, seconds)
             argument = None
             if type(outcome.error) is StopIteration:
-                return Outcome(outcome.error.value)
+                value = outcome.error.value
+                # Or this frame would hold the exception, and that, by its traceback, this frame.
+                outcome.discard()
+                return Outcome(value)
             if outcome.error is not None:
                 return outcome
             call.delivered = True

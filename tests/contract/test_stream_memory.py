@@ -85,7 +85,9 @@ def consume(env, fn, items, *, close):
         stream.close()
     elif close == "drop":
         del stream
-    # A stream that has ended may well be kept: it keeps nothing.
+    # A stream that has ended may well be kept: it keeps nothing. One that never began is Python's own affair.
+    if not items and close == "close":
+        del stream
     del payload
     return all(reference() is None for reference in watched)
 
@@ -105,6 +107,8 @@ async def consume_in_task(fn, items, close):
         del stream
         for _ in range(3):
             await asyncio.sleep(0)
+    if not items and close == "close":
+        del stream
     del payload
     return all(reference() is None for reference in watched)
 
