@@ -81,9 +81,10 @@ class OpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unused-ig
             item = self._self_step(steps, operation)
         except StopIteration as stop:
             self._self_steps = None
-            outcome: Outcome = stop.value
+            # None where another thread has closed it at this very moment.
+            outcome: Outcome | None = stop.value
             # It has ended, as a generator that has raised has; whatever may still be going on in there.
-            self._self_failed = outcome.error is not None
+            self._self_failed = outcome is None or outcome.error is not None
         except BaseException:
             # Where another thread is in the middle of a step, this was none.
             if steps.gi_frame is None:
@@ -91,7 +92,7 @@ class OpenedStream(wrapt.ObjectProxy):  # type: ignore[misc, type-arg, unused-ig
             raise
         else:
             return item
-        raise StopIteration(outcome.unwrap())
+        raise StopIteration(None if outcome is None else outcome.unwrap())
 
     def _self_step(self, steps: Any, operation: Callable[[Any], Any]) -> Any:
         # Apart from the `try` around it, which a loop would leave a hole in on Python 3.13 (cpython#130279).

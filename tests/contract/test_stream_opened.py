@@ -1121,6 +1121,16 @@ def test_a_cancelled_step_of_an_opened_stream(registry, ticking, pool, api):
     assert (0, 0) == counted(api)
 
 
+def test_closed_at_the_very_moment_of_a_step(registry, ticking, pool, api):
+    """Another thread's close comes between the look at the stream and the step: it has ended."""
+    stream = compose(bulkhead("pool"), breaker("api", stream=True))(open_generator)()
+    stream._self_steps.close()
+
+    assert [] == list(stream)
+    assert (0, 0) == counted(api)
+    assert 0 == pool.in_flight
+
+
 # ---------------------------------------------------------------------------------------------- other shapes
 class Client:
     """A client whose methods open streams."""
