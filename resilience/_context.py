@@ -20,6 +20,7 @@ from resilience._core import deadline as deadlines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextvars import Context
 
     from resilience._core.deadline import Deadline
     from resilience._core.permit import Permit
@@ -69,7 +70,7 @@ def mark_probe(breaker: object, permit: Permit) -> None:
 def unmark_probe(permit: Permit) -> None:
     """Take a probe's mark away, where it is: a block may be left in another context than it was entered in."""
     marks = PROBING.get()
-    if marks:
+    if any(mark[1] is permit for mark in marks):
         PROBING.set(tuple(mark for mark in marks if mark[1] is not permit))
 
 
@@ -134,6 +135,13 @@ class OwnMarks:
         if RETRYING.get() is not repeat:
             self._repeat = RETRYING.get()
             RETRYING.set(repeat)
+
+
+def take_over(context: Context) -> None:
+    """Set here what has been set in a copy of this context, as if what ran there had run here."""
+    for variable, value in context.items():
+        if variable.get(None) is not value:
+            variable.set(value)
 
 
 def remaining_at(now: float) -> float | None:

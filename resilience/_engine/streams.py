@@ -14,10 +14,11 @@ closes it, and a finaliser, which closes the plan where it stands.
 
 from __future__ import annotations
 
+from contextvars import copy_context
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Literal
 
-from resilience._context import OwnMarks
+from resilience._context import OwnMarks, take_over
 from resilience._engine.hand_out import Closed
 
 if TYPE_CHECKING:
@@ -36,32 +37,61 @@ def steps_of(plan: Plan, call: StreamCall) -> Generator[Any, Any, Outcome]:
     step: Callable[[Any], Any] = plan.send
     argument: Any = None
     marks = OwnMarks()
-    closed = False
     while True:
         ended: Outcome | None = None
         theirs = marks.put_on()
         try:
             passed = call.begin_step()
-            if passed is not None and not closed:
+            if passed is not None:
                 step, argument = plan.throw, passed
             step(argument)
         except StopIteration as stop:
             ended = stop.value
-        except Closed:
-            raise GeneratorExit from None
         finally:
             argument = passed = None
             marks.take_off(theirs)
         if ended is not None:
-            # Whoever closes a generator hears of what it raises, not of what it returns.
-            return ended.unwrap() if closed else ended
+            return ended
+        closed = False
         try:
             argument = yield call.box.take()
             step = plan.send
         except GeneratorExit:
-            step, argument, closed = plan.throw, Closed(), True
+            closed = True
         except BaseException as error:
             step, argument = plan.throw, error
+        if closed:
+            return _close(plan, marks)
+
+
+def _close(plan: Plan, marks: OwnMarks) -> Outcome:
+    """End a plan that its consumer, or a finaliser, has closed: whoever closes hears of what it raises only.
+
+    In a copy of the context: on Python 3.11 the collector may come in the middle of
+    setting a context variable, and crashes if a finaliser sets one of the same context
+    meanwhile (cpython#148891).
+    """
+    context = copy_context()
+    outcome: Outcome | None = None
+    try:
+        context.run(_throw_closed, plan, marks)
+    except StopIteration as stop:
+        outcome = stop.value
+    except Closed:
+        raise GeneratorExit from None
+    finally:
+        take_over(context)
+    assert outcome is not None, "a plan that is closed makes no further step"
+    outcome.unwrap()
+    return outcome
+
+
+def _throw_closed(plan: Plan, marks: OwnMarks) -> None:
+    theirs = marks.put_on()
+    try:
+        plan.throw(Closed())
+    finally:
+        marks.take_off(theirs)
 
 
 def items_of(plan: Plan, call: StreamCall) -> Generator[Any, Any, Any]:

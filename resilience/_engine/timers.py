@@ -171,6 +171,16 @@ class SteppedExpiry(Expiry):
 
     __slots__ = ()
 
+    def leave(self) -> bool:
+        if self._task is not None:
+            return super().leave()
+        # Dropped between two steps, whose marks are in force: whoever drops it has none of this scope's.
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            handle.cancel()
+        self.deadline.left = True
+        return False
+
     def begin_step(self) -> None:
         """From now on the running task is the one to be interrupted."""
         self._task = this_task()

@@ -6,7 +6,7 @@ import asyncio
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
-from resilience._context import DEADLINE
+from resilience._context import DEADLINE, take_over
 from resilience._core.outcome import Outcome
 from resilience._engine.awaitables import AWAITABLE
 from resilience._engine.timers import Expiry, this_task
@@ -14,7 +14,6 @@ from resilience._engine.world_sync import arguments, exceeded, past
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextvars import Context
 
     from resilience._core.deadline import Deadline
     from resilience._core.slots import Ticket
@@ -121,15 +120,8 @@ class UninterruptibleWorld(AsyncWorld):
             except asyncio.CancelledError as error:
                 # Raised when the breaker has judged what really became of the attempt.
                 call.cancelled = error
-        _take_over(context)
+        take_over(context)
         return task.result()
-
-
-def _take_over(context: Context) -> None:
-    """Set here what the function has set there, as if it had run in the caller's own context."""
-    for variable, value in context.items():
-        if variable.get(None) is not value:
-            variable.set(value)
 
 
 class AdoptingWorld(AsyncWorld):

@@ -611,3 +611,46 @@ def test_a_retry_without_a_wait_needs_no_time_to_pass(registry):
     with freeze_time(START), pytest.raises(ConnectionError):
         asyncio.run(ask())
     assert 3 == len(attempts)
+
+
+DROPPED_IN_CYCLES = """
+import gc
+from contextvars import ContextVar
+
+from resilience import BreakerConfig, breaker, timeout
+
+
+@breaker("dropped", BreakerConfig())
+@timeout(1000, pass_as="timeout")
+def limited(timeout=None):
+    yield 1
+
+
+@breaker("dropped", unless=lambda: False, stream=True)
+def opened():
+    return iter([1, 2])
+
+
+class Ring:
+    def __init__(self, stream):
+        self.ring, self.stream = self, stream
+        next(stream)
+
+
+variables = [ContextVar(f"v{number}") for number in range(100)]
+gc.set_threshold(1, 1, 1)
+for turn in range(90):
+    for variable in variables:
+        if turn % 3 == 0:
+            Ring(limited())
+            Ring(opened())
+        variable.set(object())
+print("alive")
+"""
+
+
+@pytest.mark.slow
+def test_streams_that_the_collector_closes():
+    """cpython#148891: on 3.11 a finaliser that sets a context variable while another is being set crashes; ours set none."""
+    ended = subprocess.run([sys.executable, "-c", DROPPED_IN_CYCLES], capture_output=True, text=True, timeout=120)
+    assert (0, "alive") == (ended.returncode, ended.stdout.strip())
