@@ -168,8 +168,20 @@ def _log(event: ev.Event) -> None:
     elif isinstance(event, ev.Reconfigured):
         by = f" by {event.actor}" if event.actor else ""
         logger().info("circuit %r has other settings%s: %s", event.name, by, "; ".join(event.differences))
+    elif isinstance(event, ev.KeyOverflow):
+        why = _NO_KEY[event.reason].format(event.max_keys)
+        logger().warning("%r: %s; such calls share the key __other__", event.name, why)
     elif isinstance(event, (ev.ProbeStarted, ev.ProbeSucceeded, ev.ProbeFailed, ev.ProbeReleased, ev.Rejected)):
         logger().debug("%s %s", event.name, type(event).__name__)
+
+
+# Never the key itself: it may be anybody's text.
+_NO_KEY = {
+    "full": "all {:,} keys that it may have are in use, and a further one is asked for",
+    "unsafe": "a part of a key is no str of 1 to 256 bytes of A-Z a-z 0-9 . _ : / @ + -, nor a whole number",
+    "parts": "a key has more or fewer parts than the family has labels",
+    "raised": "the function that tells the key raised",
+}
 
 
 def _log_state(event: ev.StateChanged) -> None:

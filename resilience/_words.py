@@ -74,6 +74,8 @@ class BreakerMode(Word):
     FORCED = "forced_open"
     DISABLED = "disabled"
     SHADOW = "shadow"
+    RETIRED = "retired"
+    """Of a keyed breaker that made room for another key: lets pass, counts nothing, and never changes again."""
 
 
 class Verdict(Word):

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from resilience.errors import ConfigurationError, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from enum import Enum
 
     E = TypeVar("E", bound=Enum)
 
 NAME_ALPHABET = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:/@+-")
 NAME_BYTES = 256
+# Code flags of generator and coroutine functions.
+_GIVES_NO_RESULT = 0x20 | 0x80 | 0x200
 
 
 class Faults:
@@ -129,6 +131,31 @@ class Faults:
             self.add(parameter, value, f"a str of 1 to {NAME_BYTES} bytes of A-Z a-z 0-9 . _ : / @ + -")
         return text
 
+    def labels(self, parameter: str, value: Any) -> tuple[str, ...]:
+        """The names of a key's parts: distinct identifiers, one alone as it is; none for None."""
+        if value is None:
+            return ()
+        try:
+            found = (value,) if isinstance(value, str) else tuple(value)
+        except Exception:
+            found = ()
+        if not found or not _are_names(found) or not all(map(str.isascii, found)):
+            self.add(parameter, value, "one or more different names, such as ('provider', 'model')")
+            return ()
+        return tuple(map(str.__str__, found))
+
+    def key(self, parameter: str, value: Any) -> Any:
+        """What tells a call's key: parameter names as a tuple, a function, or None."""
+        flags = getattr(getattr(value, "__code__", None), "co_flags", 0)
+        right = "the name of a parameter, a tuple of such names, or a plain function of the call's arguments"
+        if value is None or (callable(value) and not flags & _GIVES_NO_RESULT):
+            return value
+        names = (value,) if isinstance(value, str) else value
+        if not isinstance(names, (tuple, list)) or not names or not _are_names(names):
+            self.add(parameter, value, right)
+            return None
+        return tuple(map(str.__str__, names))
+
     def text(self, parameter: str, value: object) -> None:
         """A text that says something."""
         if not isinstance(value, str) or not value.strip():
@@ -143,6 +170,12 @@ class Faults:
         """A parameter that a later version fills."""
         if value is not None:
             self.add(parameter, value, "left out: it is not available in this version")
+
+
+def _are_names(names: Sequence[object]) -> bool:
+    """Whether all are identifiers, and no two the same."""
+    texts = [str.__str__(name) for name in names if isinstance(name, str)]
+    return len({*texts}) == len(names) and all(map(str.isidentifier, texts))
 
 
 def is_safe_name(value: object) -> bool:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from resilience._core.ramp import Ramp
 
 CLOSED, OPEN = CircuitState.CLOSED, CircuitState.OPEN
-DISABLED, SHADOW = BreakerMode.DISABLED, BreakerMode.SHADOW
+DISABLED, SHADOW, RETIRED = BreakerMode.DISABLED, BreakerMode.SHADOW, BreakerMode.RETIRED
 SUCCESS, FAILURE, NEUTRAL = Verdict.SUCCESS, Verdict.FAILURE, Verdict.NEUTRAL
 
 
@@ -59,7 +59,7 @@ class Circuit(Operated):
         if self._state is not CLOSED:
             answer = self._acquire_probe(lease, now, time_ns)
         elif self._ramp is None:
-            return Permit(self.episode, exempt=self._mode is DISABLED)
+            return Permit(self.episode, exempt=self._mode is DISABLED or self._mode is RETIRED)
         else:
             answer = self._acquire_on(self._ramp, now)
         if self._mode is SHADOW and not isinstance(answer, Permit):
@@ -188,7 +188,7 @@ class Circuit(Operated):
         if number >= streak.limit or strikes.sealed is not None:
             # Of those that get here at once, one opens and the others are late.
             return Struck(streak, strikes, number)
-        next(self.totals.failures.ticks)
+        next(self.totals.failures)
         self.last_failure = (fault, time_ns)
         return False
 
@@ -202,7 +202,7 @@ class Circuit(Operated):
         if self.streak is not streak:
             # The settings are changing, or the episode is: it may have come too late to be seen.
             return False
-        next(self.totals.successes.ticks)
+        next(self.totals.successes)
         return True
 
     def strike_out(

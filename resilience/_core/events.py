@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 
 class Event(Record):
-    """What every event has: the name of the breaker, bulkhead or call site it is about, and when."""
+    """What every event has: the name of the breaker, bulkhead or call site it is about, its key in a family, and when."""
 
     name: str
     at: float = 0.0
     time_ns: int = 0
     sequence: int = 0
+    key: tuple[str, ...] | None = None
 
     def numbered(self, sequence: int) -> Event:
         """The same event with its place in the order of delivery, which only its deliverer knows."""
@@ -129,6 +130,17 @@ class Reconfigured(Event):
 
     differences: tuple[str, ...]
     actor: str | None = None
+
+
+class KeyOverflow(Event):
+    """Calls of a family share the key `__other__` from now on; told once for each `reason`.
+
+    `full`: `max_keys` keys are in use. `unsafe`: a part is no text of the safe alphabet.
+    `parts`: their number is wrong. `raised`: the function that tells the key raised.
+    """
+
+    reason: str
+    max_keys: int
 
 
 class SinkFailed(Event):

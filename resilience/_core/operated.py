@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from resilience._core.config import BreakerConfig
 
 CLOSED = CircuitState.CLOSED
-FORCED, DISABLED = BreakerMode.FORCED, BreakerMode.DISABLED
+FORCED, DISABLED, RETIRED = BreakerMode.FORCED, BreakerMode.DISABLED, BreakerMode.RETIRED
 
 
 class Operated(Moving):
@@ -40,13 +40,14 @@ class Operated(Moving):
         time_ns: int = 0,
     ) -> None:
         """Open until `enable` or `reset`, or for `seconds` and then as after any cooldown."""
-        self._mode = FORCED
-        self.open_for = seconds
-        self._move(Input.FORCED, now, time_ns, reason=reason, actor=actor)
+        if self._mode is not RETIRED:
+            self._mode = FORCED
+            self.open_for = seconds
+            self._move(Input.FORCED, now, time_ns, reason=reason, actor=actor)
 
     def disable(self, reason: str | None = None, actor: str | None = None, now: float = 0.0, time_ns: int = 0) -> None:
         """Let everything pass and count nothing, until `enable`."""
-        if self._mode is not DISABLED:
+        if self._mode is not DISABLED and self._mode is not RETIRED:
             self._mode = DISABLED
             self._move(Input.DISABLED, now, time_ns, reason=reason, actor=actor)
 
@@ -63,7 +64,7 @@ class Operated(Moving):
         """
         before = self._config
         differences = config.differences(before)
-        if not differences:
+        if not differences or self._mode is RETIRED:
             return
         # First the door, as for a move: what has passed it under the old settings reports under the lock.
         self._close_door()
@@ -78,8 +79,27 @@ class Operated(Moving):
         self._store()
         self.events.append(ev.Reconfigured(name=self._name, differences=differences, actor=actor))
 
+    def retire(self, now: float = 0.0, time_ns: int = 0) -> bool:
+        """Leave for good, where nothing is lost by it: closed without a ramp, nobody's act in force, no failure held.
+
+        Returns:
+            True: whatever is still under way is late, and what comes lets pass without a
+            word. False: nothing has changed.
+        """
+        if self._state is not CLOSED or self._mode not in BY_ITSELF or self._ramp is not None:
+            return False
+        if self._trip.held.figures(now, self._successes()).failures:
+            return False
+        self._close_door()
+        self._mode = RETIRED
+        self.episode += 1
+        self._store()
+        return True
+
     def clear(self, now: float = 0.0, time_ns: int = 0) -> None:
         """Back to the very beginning, silently: what a test asks for between two cases."""
+        if self._mode is RETIRED:
+            return
         self.totals.zero()
         self.last_failure = None
         self.events.clear()

@@ -164,6 +164,11 @@ class Published:
         self._unstruck.strikes.clean = 0 if self._windowed else clean
         self.streak = self._unstruck
 
+    def count_nothing(self) -> None:
+        """Publish no streak that failures could be counted on: this circuit stands for many, and never changes."""
+        self._unstruck.strikes.clean = self.streak.strikes.clean
+        self.streak = self._unstruck
+
     @property
     def clean(self) -> int:
         """The episode while a success changes nothing but a counter, before `edge`; else 0."""

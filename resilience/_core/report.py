@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from resilience._core.record import Record
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from resilience._words import BreakerMode, CircuitState, FaultKind
 
-_NO_LABELS: Mapping[str, str] = MappingProxyType({})
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 class LastFailure(Record):
@@ -27,8 +27,9 @@ class BreakerStatus(Record):
     """A breaker at one moment; times are nanoseconds since the Unix epoch, durations seconds.
 
     Attributes:
+        key, labels: of a breaker in a family: its key, and the same by label; None and empty otherwise.
         state: closed, open or half_open; open while forced, closed while disabled.
-        mode: normal, forced_open, disabled or shadow.
+        mode: normal, forced_open, disabled, shadow, or retired (no longer in its family).
         failure_count, window_calls, failure_rate: what would count at this moment; as at the trip while not closed.
             The rate is None where the breaker counts a streak.
         slow_calls, slow_rate: the same of successes that took too long; the rate is None without `slow_call`.
@@ -67,12 +68,19 @@ class BreakerStatus(Record):
     late_results: int
     late_accepted: int
     would_refuse_total: int
-    labels: Mapping[str, str] = _NO_LABELS
+    labels: Mapping[str, str] = NO_LABELS
     last_failure: LastFailure | None = None
     slow_calls: int = 0
     slow_rate: float | None = None
     slow_total: int = 0
     ramp_until: int | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A read-only view can't be pickled.
+        return {**self.__dict__, "labels": dict(self.labels)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, labels=MappingProxyType(state["labels"]))
 
     def __hash__(self) -> int:
         # A mapping has none: equal statuses have at least these in common.

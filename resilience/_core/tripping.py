@@ -9,9 +9,11 @@ been reached, one more success can change no decision and need not be reported.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from resilience._core.trip import Streak
 
 NEVER = math.inf
@@ -34,64 +36,65 @@ class Figures(NamedTuple):
         return self
 
 
-class TripMachine(Protocol):
-    """What a circuit asks of a mode."""
+# For type checkers only: a protocol takes its time to make, which everybody would pay for at import.
+if TYPE_CHECKING:
 
-    @property
-    def clean(self) -> bool:
-        """One more success would change nothing but the running total."""
+    class TripMachine(Protocol):
+        """What a circuit asks of a mode."""
 
-    @property
-    def edge(self) -> float:
-        """The moment from which a success must be reported although `clean`."""
+        @property
+        def clean(self) -> bool:
+            """One more success would change nothing but the running total."""
 
-    @property
-    def streak(self) -> Streak | None:
-        """The streak whose failures may be counted without the lock; None where each has to be reported."""
+        @property
+        def edge(self) -> float:
+            """The moment from which a success must be reported although `clean`."""
 
-    @property
-    def held(self) -> Held:
-        """The figures as a value that can be read later, at any moment, without the lock."""
+        @property
+        def streak(self) -> Streak | None:
+            """The streak whose failures may be counted without the lock; None where each has to be reported."""
 
-    def fail(self, now: float, successes: int) -> bool:
-        """Record a failure; True if it opens the circuit."""
+        @property
+        def held(self) -> Held:
+            """The figures as a value that can be read later, at any moment, without the lock."""
 
-    def succeed(self, now: float, successes: int, slow: bool = False) -> bool:
-        """Record a success that `successes` includes, and whether it took too long; True if it opens the circuit."""
+        def fail(self, now: float, successes: int) -> bool:
+            """Record a failure; True if it opens the circuit."""
 
-    def answered(self) -> None:
-        """Record that the remote is alive and said no."""
+        def succeed(self, now: float, successes: int, slow: bool = False) -> bool:
+            """Record a success that `successes` includes, and whether it took too long; True if it opens the circuit."""
 
-    def renewed(self, successes: int) -> TripMachine:
-        """A machine for the next closed episode: this one, started over, or another."""
+        def answered(self) -> None:
+            """Record that the remote is alive and said no."""
 
-    def tripped(self, now: float, successes: int) -> Figures:
-        """The figures at the moment at which they open the circuit."""
+        def renewed(self, successes: int) -> TripMachine:
+            """A machine for the next closed episode: this one, started over, or another."""
 
-    def adjusted(self, trip: Trip, now: float, successes: int) -> TripMachine | None:
-        """A machine that goes on by other settings with what is held here; None where they count in another way.
+        def tripped(self, now: float, successes: int) -> Figures:
+            """The figures at the moment at which they open the circuit."""
 
-        What is held opens nothing by itself: the next result is judged by the new numbers.
-        """
+        def adjusted(self, trip: Trip, now: float, successes: int) -> TripMachine | None:
+            """A machine that goes on by other settings with what is held here; None where they count in another way.
 
+            What is held opens nothing by itself: the next result is judged by the new numbers.
+            """
 
-class Held(Protocol):
-    """Figures that can be read without a lock."""
+    class Held(Protocol):
+        """Figures that can be read without a lock."""
 
-    def figures(self, now: float, successes: int) -> Figures:
-        """What counts at `now` in a circuit that is still closed."""
+        def figures(self, now: float, successes: int) -> Figures:
+            """What counts at `now` in a circuit that is still closed."""
 
+    class Trip(Protocol):
+        """A trip mode: a frozen setting that makes machines."""
 
-class Trip(Protocol):
-    """A trip mode: a frozen setting that makes machines."""
+        @property
+        def windowed(self) -> bool:
+            """Whether successes are part of the figures."""
 
-    @property
-    def windowed(self) -> bool:
-        """Whether successes are part of the figures."""
+        @property
+        def slow_from(self) -> float:
+            """The seconds from which on a success is slow; `NEVER` where nobody looks at how long calls take."""
 
-    @property
-    def slow_from(self) -> float:
-        """The seconds from which on a success is slow; `NEVER` where nobody looks at how long calls take."""
-
-    def machine(self) -> TripMachine:
-        """A fresh machine of this mode."""
+        def machine(self) -> TripMachine:
+            """A fresh machine of this mode."""

@@ -50,7 +50,7 @@ class View(NamedTuple):
         return slot_refusal(self.probes, self.config.half_open_probes, now)
 
 
-_NEVER_REFUSING = frozenset({BreakerMode.DISABLED, BreakerMode.SHADOW})
+_NEVER_REFUSING = frozenset({BreakerMode.DISABLED, BreakerMode.SHADOW, BreakerMode.RETIRED})
 
 
 def slot_refusal(probes: Sequence[Permit], limit: int, now: float) -> float | None:

@@ -19,7 +19,7 @@ from resilience._core.window import FailureRate
 from resilience._words import BreakerMode, CircuitState, FaultKind, ProbeEnd, Verdict
 
 CLOSED, OPEN, HALF_OPEN = CircuitState
-NORMAL, FORCED, DISABLED, SHADOW = BreakerMode
+NORMAL, FORCED, DISABLED, SHADOW = tuple(BreakerMode)[:4]
 SUCCESS, FAILURE, ANSWERED, NEUTRAL = Verdict
 TRANSIENT = Fault(FaultKind.TRANSIENT)
 DOWNSTREAM = Fault(FaultKind.DOWNSTREAM)
@@ -1548,3 +1548,71 @@ def test_other_settings_of_an_open_circuit_keep_what_is_shown():
     assert (OPEN, Figures(1, 1, None)) == (circuit.view.state, figures(circuit, 1))
     succeed(circuit, 30)
     assert Figures(0, 0, 0.0) == figures(circuit, 30)
+
+
+# ------------------------------------------------------------------------------------------ retiring
+def test_a_circuit_retires():
+    """Closed, with nothing held: what was under way is late, what comes lets pass and says nothing."""
+    circuit = make()
+    before = circuit.acquire(now=0)
+    assert circuit.retire(now=1)
+    after = circuit.acquire(now=2)
+    circuit.settle(before, FAILURE, TRANSIENT, now=2)
+    circuit.settle(after, FAILURE, TRANSIENT, now=2)
+
+    assert (CLOSED, BreakerMode.RETIRED, 0, True) == (*circuit.view[:2], circuit.closed, after.exempt)
+    assert (1, 0, None) == (circuit.totals.late, circuit.totals.failures.value, circuit.refusal(2))
+
+
+def test_a_retired_circuit_stays_so():
+    """Whatever an operator does to it, or a test that starts over."""
+    circuit = make()
+    circuit.retire()
+    before = circuit.view
+    circuit.force_open("drill")
+    circuit.disable()
+    circuit.enable()
+    circuit.clear()
+
+    assert (before, False, False) == (circuit.view, circuit.reset(), circuit.retire())
+
+
+@pytest.mark.parametrize(
+    "circuit",
+    [opened(), half_open(), probing()[0], forced(), disabled()],
+    ids=["open", "half open", "probing", "forced", "disabled"],
+)
+def test_a_circuit_that_is_not_closed_does_not_retire(circuit):
+    """Nothing changes."""
+    before = circuit.view
+
+    assert (False, before) == (circuit.retire(now=31), circuit.view)
+
+
+@pytest.mark.parametrize(
+    ("trip", "later"), [(Consecutive(2), None), (Consecutive(2, within=10), 11), (FailureRate(window=9, bucket=3), 20)]
+)
+def test_a_circuit_that_holds_a_failure_does_not_retire(trip, later):
+    """Until it counts no more."""
+    circuit = make(trip)
+    fail(circuit, 0)
+    assert not circuit.retire(now=1)
+    if later is None:
+        succeed(circuit, 1)
+
+    assert circuit.retire(now=later or 1)
+
+
+def test_a_shadow_retires():
+    """It is closed in its own mode."""
+    assert make(shadow=True).retire()
+
+
+@pytest.mark.parametrize("trip", [Consecutive(1), Consecutive(1, within=9), FailureRate(min_calls=1)])
+def test_a_circuit_that_counts_nothing(trip):
+    """It stands for many: successes pass, and failures have to be reported to somebody else."""
+    circuit = make(trip)
+    clean = circuit.clean
+    circuit.count_nothing()
+
+    assert (clean, None, False) == (circuit.clean, circuit.strike(1, TRANSIENT, 0), circuit.end_streak(1))

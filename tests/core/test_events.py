@@ -26,6 +26,7 @@ SAMPLES = [
     ev.BulkheadRejected(name="pool", waited=True),
     ev.ConfigConflict(name="db", differences=("cooldown: 30.0, not 5.0",)),
     ev.Reconfigured(name="db", differences=("cooldown: 5.0, not 30.0",), actor="ann"),
+    ev.KeyOverflow(name="llm", reason="full", max_keys=1024),
     ev.SinkFailed(name="db", sink="log", error="ValueError"),
 ]
 ids = [type(event).__name__ for event in SAMPLES]

@@ -13,7 +13,7 @@ from resilience._core.view import FOREVER, View, slot_refusal
 from resilience._words import BreakerMode, CircuitState
 
 CLOSED, OPEN, HALF_OPEN = CircuitState
-NORMAL, FORCED, DISABLED, SHADOW = BreakerMode
+NORMAL, FORCED, DISABLED, SHADOW = tuple(BreakerMode)[:4]
 NOTHING = Figures(0, 0, None)
 
 

@@ -9,7 +9,7 @@ from math import floor, inf
 from resilience import BreakerMode, CircuitState, Consecutive, FailureRate, FaultFlag, FaultKind
 
 CLOSED, OPEN, HALF_OPEN = CircuitState.CLOSED, CircuitState.OPEN, CircuitState.HALF_OPEN
-NORMAL, FORCED, DISABLED, SHADOW = BreakerMode
+NORMAL, FORCED, DISABLED, SHADOW = tuple(BreakerMode)[:4]
 SUCCESS, FAILURE, ANSWERED, NEUTRAL = "success", "failure", "answered", "neutral"
 PROBES = "started", "succeeded", "failed", "released"
 TOTALS = ("rejected", "bypassed", SUCCESS, FAILURE, ANSWERED, *PROBES, "late", "accepted", "would_refuse", "slow")

@@ -135,7 +135,7 @@ def _way_to_see(kind):
         return Picture.in_turn
     if issubclass(kind, (set, frozenset)):
         return lambda picture, thing: picture.out.append(tuple(sorted(map(repr, thing))))
-    if kind is itertools.count:
+    if issubclass(kind, itertools.count):
         return _see_count
     if kind is types.FunctionType:
         return _see_function

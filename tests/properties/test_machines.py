@@ -37,7 +37,7 @@ from resilience._core.window import FailureRate
 from resilience._words import BreakerMode, CircuitState, FaultKind, ProbeEnd, Verdict
 
 CLOSED, OPEN, HALF_OPEN = CircuitState
-NORMAL, FORCED, DISABLED, SHADOW = BreakerMode
+NORMAL, FORCED, DISABLED, SHADOW = tuple(BreakerMode)[:4]
 SUCCESS, FAILURE, ANSWERED, NEUTRAL = Verdict
 TRANSIENT = Fault(FaultKind.TRANSIENT)
 SLOW = "slow"
