@@ -9,15 +9,7 @@ left for later, a request is refused.
 from __future__ import annotations
 
 from threading import get_ident
-from typing import Protocol
-
-
-class Later(Protocol):
-    """A circuit that has been left a report."""
-
-    def make_good(self) -> None:
-        """Take it in."""
-
+from typing import TYPE_CHECKING
 
 CHANGING: dict[int, Later] = {}
 """The circuit that changes, by thread."""
@@ -37,3 +29,14 @@ def after_fork() -> None:
         for thread in tuple(by_thread):
             if thread != me:
                 del by_thread[thread]
+
+
+# For type checkers only: a protocol takes its time to make, which everybody would pay for at import.
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Later(Protocol):
+        """A circuit that has been left a report."""
+
+        def make_good(self) -> None:
+            """Take it in."""

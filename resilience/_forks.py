@@ -14,27 +14,18 @@ import time
 import weakref
 from contextlib import suppress
 from threading import get_ident
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from resilience import _changing
 from resilience._engine import workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Protocol
 
 # A change takes microseconds. Where a finaliser came in between and waits for something,
 # for this very fork perhaps, the fork goes ahead: the child then makes do with what it finds.
 LONGEST_WAIT = 1.0
-
-
-class Forked(Protocol):
-    """A registry."""
-
-    def locks(self) -> Iterable[threading.RLock]:
-        """Those to be held while the memory is copied."""
-
-    def after_fork(self) -> None:
-        """In the child: start afresh."""
 
 
 def watch(registry: Forked) -> None:
@@ -79,3 +70,16 @@ _HELD: dict[int, list[list[threading.RLock]]] = {}
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=before, after_in_parent=after_in_parent, after_in_child=after_in_child)
+
+
+# For type checkers only: a protocol takes its time to make, which everybody would pay for at import.
+if TYPE_CHECKING:
+
+    class Forked(Protocol):
+        """A registry."""
+
+        def locks(self) -> Iterable[threading.RLock]:
+            """Those to be held while the memory is copied."""
+
+        def after_fork(self) -> None:
+            """In the child: start afresh."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from resilience._context import DEADLINE
 from resilience._core import deadline as deadlines
@@ -13,6 +13,7 @@ from resilience._events import warn
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from typing import Protocol
 
     from resilience._clock import Clock
     from resilience._core.deadline import Deadline
@@ -22,40 +23,6 @@ if TYPE_CHECKING:
 
     Classify = Callable[[BaseException, BaseException | None], Fault]
     Inner = Callable[["Call"], Awaitable[Outcome]]
-
-
-class Services(Protocol):
-    """What a registry offers to the breakers, bulkheads and call sites that belong to it."""
-
-    hub: Hub
-    now: Callable[[], float]
-    """Monotonic seconds on the clock of the moment."""
-
-    @property
-    def clock(self) -> Clock:
-        """What is asked for time, at the moment it is needed."""
-
-
-class World(Protocol):
-    """What a plan may await besides the layers inside it: one for threads, one for asyncio."""
-
-    adopted: bool
-    """The first attempt has been begun before the plan: by the plain function that returned what is awaited."""
-
-    async def attempt(self, call: Call) -> Outcome:
-        """Run the function once."""
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait between attempts."""
-
-    async def wait(self, ticket: Ticket, seconds: float, ready: Callable[[], object]) -> None:
-        """Stand in line for at most `seconds`; `ready()` is called once the ticket can be woken."""
-
-    async def bounded(self, deadline: Deadline, call: Call, inner: Inner) -> Outcome:
-        """Run the layers inside under a deadline; its expiry is an outcome with `TimeoutExceeded`."""
-
-    async def invoke(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
-        """Call a fallback."""
 
 
 class Site:
@@ -171,6 +138,7 @@ class Call:
         handled: the exception that was being handled when the call began.
         attempt: the number of the attempt under way; 1 is the first.
         probed: the last attempt was a probe of a half-open circuit.
+        breaker: the breaker that is asked and told, once it has been found.
         permit: the latest permit of a call that is reported on as a whole.
         exempt: the call neither asks nor feeds the breaker.
         bulkhead, slot: the bulkhead it holds a slot of, and the slot (None: an orphan took it over).
@@ -180,6 +148,7 @@ class Call:
     __slots__ = (
         "args",
         "attempt",
+        "breaker",
         "bulkhead",
         "cancelled",
         "entered",
@@ -201,6 +170,7 @@ class Call:
         self.handled = sys.exception()
         self.entered: float | None = None
         self.attempt = 1
+        self.breaker: Any = None
         self.permit: Any = None
         self.probed = self.exempt = False
         self.bulkhead: SlotHolder | None = None
@@ -221,18 +191,6 @@ class Call:
     def since(self, started: float | None) -> float | None:
         """Since when an attempt that began at `started` has been in flight."""
         return started
-
-
-class SlotHolder(Protocol):
-    """What an orphaned attempt needs of the bulkhead whose slot it keeps."""
-
-    name: str
-
-    def take(self) -> int | None:
-        """A free slot without waiting, or None."""
-
-    def give(self, slot: int) -> None:
-        """Give a slot back."""
 
 
 CLASSIFIER_RAISED = "classifier_raised"
@@ -256,3 +214,54 @@ def fault_of_result(judge: Callable[[Any], object], value: Any) -> Fault | None:
     if isinstance(said, FaultKind):
         return _SEEN_KINDS[said]
     return Fault(FaultKind.INTERNAL, frozenset({FaultFlag.UNCLASSIFIED}))
+
+
+# For type checkers only: a protocol takes its time to make, which everybody would pay for at import.
+if TYPE_CHECKING:
+
+    class Services(Protocol):
+        """What a registry offers to the breakers, bulkheads and call sites that belong to it."""
+
+        hub: Hub
+        now: Callable[[], float]
+        """Monotonic seconds on the clock of the moment."""
+
+        @property
+        def clock(self) -> Clock:
+            """What is asked for time, at the moment it is needed."""
+
+        @property
+        def is_real(self) -> bool:
+            """Whether that is the system's."""
+
+    class World(Protocol):
+        """What a plan may await besides the layers inside it: one for threads, one for asyncio."""
+
+        adopted: bool
+        """The first attempt has been begun before the plan: by the plain function that returned what is awaited."""
+
+        async def attempt(self, call: Call) -> Outcome:
+            """Run the function once."""
+
+        async def sleep(self, seconds: float) -> None:
+            """Wait between attempts."""
+
+        async def wait(self, ticket: Ticket, seconds: float, ready: Callable[[], object]) -> None:
+            """Stand in line for at most `seconds`; `ready()` is called once the ticket can be woken."""
+
+        async def bounded(self, deadline: Deadline, call: Call, inner: Inner) -> Outcome:
+            """Run the layers inside under a deadline; its expiry is an outcome with `TimeoutExceeded`."""
+
+        async def invoke(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
+            """Call a fallback."""
+
+    class SlotHolder(Protocol):
+        """What an orphaned attempt needs of the bulkhead whose slot it keeps."""
+
+        name: str
+
+        def take(self) -> int | None:
+            """A free slot without waiting, or None."""
+
+        def give(self, slot: int) -> None:
+            """Give a slot back."""
