@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from itertools import count
 from typing import TYPE_CHECKING
 
 from resilience._context import is_probing
@@ -15,17 +14,17 @@ from resilience._core.permit import Permit
 from resilience._core.tripping import NEVER
 from resilience._core.view import FOREVER
 from resilience._policies.locked import LockedCircuit
-from resilience._policies.marks import counts_first
+from resilience._policies.marks import counts_first, new_mark
 from resilience._words import BreakerMode, ProbeEnd, Verdict
 from resilience.errors import CircuitOpenError
 
 if TYPE_CHECKING:
     from resilience._core.config import BreakerConfig
     from resilience._core.trip import Struck
+    from resilience._core.view import View
     from resilience._site import Services
 
 SUCCESS, FAILURE, NEUTRAL = Verdict.SUCCESS, Verdict.FAILURE, Verdict.NEUTRAL
-_SERIALS = count(1)
 
 
 class AttemptedCircuit(LockedCircuit):
@@ -35,18 +34,30 @@ class AttemptedCircuit(LockedCircuit):
         name: its name in the registry.
         registered: the settings it was first registered with.
         mark: what it puts on exceptions that it counts.
+        successes: counted by many threads without a lock.
         rejected, bypassed: refused and skipped calls.
     """
+
+    __slots__ = ("bypassed", "mark", "name", "registered", "rejected", "successes")
 
     def __init__(self, name: str, config: BreakerConfig, services: Services) -> None:
         super().__init__(Circuit(config, name, services.clock.time_ns()), services)
         self.name = name
         self.registered = config
-        self.mark = (next(_SERIALS),)
+        self.mark = new_mark()
+        self.successes = self.circuit.totals.successes
         self.rejected = Counter()
         self.bypassed = Counter()
 
+    def awake(self) -> Circuit:
+        """The circuit that is this breaker's own."""
+        return self.circuit
+
     # ------------------------------------------------------------------------------------------------ reading
+    def changed_ns(self, view: View) -> int:
+        """When the state of a moment began."""
+        return view.changed_ns
+
     @property
     def config(self) -> BreakerConfig:
         """The settings that hold: those it was first registered with, or of the last `reconfigure`."""
@@ -114,7 +125,7 @@ class AttemptedCircuit(LockedCircuit):
         """Report a success of an attempt that a closed circuit let through in `episode`."""
         circuit = self.circuit
         if circuit.closed == episode and circuit.streak.strikes.clean == episode:
-            circuit.totals.successes.tick()
+            next(self.successes)
         elif not circuit.end_streak(episode):
             self._section(circuit.record, episode, SUCCESS, None, took)
 
@@ -144,10 +155,10 @@ class AttemptedCircuit(LockedCircuit):
 
     def refuse(self, wait: float) -> CircuitOpenError:
         """Count a refusal and make its exception; the caller raises it and keeps no name for it."""
-        self.rejected.tick()
+        next(self.rejected)
         hub = self._hub
         if hub.wanted and Rejected in hub.wanted:
-            hub.publish(Rejected(name=self.name, retry_after=None if wait == FOREVER else wait))
+            hub.publish(Rejected(name=self.name, key=self.key, retry_after=None if wait == FOREVER else wait))
         return CircuitOpenError(self.name, None if wait == FOREVER else wait)
 
     def note_bypass(self, site: str = "") -> None:
@@ -155,4 +166,4 @@ class AttemptedCircuit(LockedCircuit):
         self.bypassed.tick()
         hub = self._hub
         if hub.wants(Bypassed):
-            hub.publish(Bypassed(name=self.name, site=site, by="circuit_open"))
+            hub.publish(Bypassed(name=self.name, key=self.key, site=site, by="circuit_open"))

@@ -9,6 +9,7 @@ from resilience._core.checks import Faults, checked
 from resilience._core.config import BreakerConfig
 from resilience._core.faults import Fault, FaultKind
 from resilience._core.permit import Permit
+from resilience._core.report import NO_LABELS
 from resilience._core.tripping import NEVER
 from resilience._policies.attempts import AttemptedCircuit
 from resilience._policies.guard import GuardKit
@@ -18,7 +19,7 @@ from resilience._words import CircuitState, OnOpen, ProbeEnd, Verdict
 from resilience.errors import ConfigurationError, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from resilience._core.report import BreakerStatus
     from resilience._policies.guard import Block
@@ -41,7 +42,11 @@ class CircuitBreaker(AttemptedCircuit):
     Attributes:
         name: its name in the registry.
         config: the settings that hold: those it was first registered with, or of the last `reconfigure`.
+        key: its key in a family, None for a breaker that is alone under its name.
+        labels: the same by the family's labels.
     """
+
+    __slots__ = ("_classify", "_failing_guards", "_guards", "_home")
 
     def __init__(
         self, name: str, config: BreakerConfig, services: Services, classify: Classify, home: object = None
@@ -53,6 +58,11 @@ class CircuitBreaker(AttemptedCircuit):
         self._failing_guards = self._guards[FAIL]
 
     # ------------------------------------------------------------------------------------------------ reading
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The key by the family's labels; empty for a breaker that is alone under its name."""
+        return NO_LABELS
+
     @property
     def state(self) -> CircuitState:
         """Closed, open or half_open. A cooled open circuit that nobody has asked still reads open."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -34,18 +33,37 @@ class LockedCircuit:
 
     Attributes:
         circuit: the machine; its published slots may be read by anybody.
+        key: what tells its events from those of the same name, None without.
     """
+
+    # `__dict__`, which costs nothing until it is used, for those who put a stand-in for a method on an object.
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "_ask",
+        "_busy",
+        "_hub",
+        "_inbox",
+        "_lock",
+        "_outbox",
+        "_real",
+        "_services",
+        "circuit",
+        "key",
+    )
 
     def __init__(self, circuit: Circuit, services: Services) -> None:
         self.circuit = circuit
+        self.key: tuple[str, ...] | None = None
         self._services = services
         self._hub = services.hub
         self._outbox = services.hub.outbox
         self._lock = threading.RLock()
         self._busy = 0
         self._real = True
-        self._inbox: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
-        self._ask = circuit.acquire
+        # Hardly ever more than a few, and of many breakers at a time: a deque would take ten times the room.
+        self._inbox: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
+        self._ask: Callable[..., Any] = circuit.acquire
 
     @property
     def busy(self) -> int:
@@ -104,7 +122,7 @@ class LockedCircuit:
                 self._perform_those_left(me)
             return result
         # A request for a permit is answered on the spot; only reports and acts are made good later.
-        if act is not self._ask:
+        if act != self._ask:
             self._inbox.append((act, args))
             if not ours:
                 LEFT.setdefault(me, []).append(self)
@@ -141,16 +159,19 @@ class LockedCircuit:
             self._busy = 0
 
     def _hand_over_events(self) -> None:
-        events = self.circuit.events
+        events, key = self.circuit.events, self.key
         while events:
-            self._hub.put(events.pop(0))
+            event = events.pop(0)
+            if key is not None:
+                event.__dict__["key"] = key
+            self._hub.put(event)
 
     def _perform_those_left(self, me: int) -> None:
         # Bounded: if making one good leads to the next, the rest waits for whoever comes next.
         for _ in range(_MOST_AT_ONCE):
             # Popped rather than looked at: a finaliser may come between two reports and make them all good.
             try:
-                act, args = self._inbox.popleft()
+                act, args = self._inbox.pop(0)
             except IndexError:
                 return
             self._perform(act, args, me)

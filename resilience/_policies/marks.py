@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 MARK = "_resilience_counted"
+_SERIALS = count(1)
+
+
+def new_mark() -> tuple[int, ...]:
+    """A mark that no other breaker has."""
+    return (next(_SERIALS),)
 
 
 def counts_first(error: BaseException, mark: tuple[int, ...]) -> bool:

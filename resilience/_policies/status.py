@@ -19,11 +19,10 @@ _TRIES = 50
 
 def read_status(breaker: CircuitBreaker) -> BreakerStatus:
     """The status at a moment at which nobody was in the middle of a change."""
-    circuit = breaker.circuit
     for _ in range(_TRIES):
-        view = circuit.view
+        view = breaker.circuit.view
         status = _read(breaker)
-        if circuit.view is view and not breaker.busy:
+        if breaker.circuit.view is view and not breaker.busy:
             return status
         if breaker.busy == get_ident():
             # Asked by a finaliser or signal handler inside our own change: nothing will move before we return.
@@ -34,13 +33,16 @@ def read_status(breaker: CircuitBreaker) -> BreakerStatus:
 
 
 def _read(breaker: CircuitBreaker) -> BreakerStatus:
-    circuit, view = breaker.circuit, breaker.circuit.view
+    circuit = breaker.circuit
+    view = circuit.view
     totals = circuit.totals
     now = breaker.now()
-    successes = totals.successes.value
+    successes = breaker.successes.value
     held = view.held.figures(now, successes)
     return BreakerStatus(
         name=breaker.name,
+        key=breaker.key,
+        labels=breaker.labels,
         state=view.state,
         mode=view.mode,
         failure_count=held.failures,
@@ -49,7 +51,7 @@ def _read(breaker: CircuitBreaker) -> BreakerStatus:
         slow_calls=held.slow,
         slow_rate=held.slow_rate,
         opened_at=view.opened_ns,
-        last_state_change=view.changed_ns,
+        last_state_change=breaker.changed_ns(view),
         next_half_open_at=_next_half_open_at(view.state, view.opened_ns, view.open_for),
         retry_after=_retry_after(view.state, circuit.refusal(now)),
         rejected_total=breaker.rejected.value,

@@ -56,7 +56,7 @@ from cooperative import Abort, Found, Thread, Threading
 from pictures import Picture
 
 from resilience._changing import CHANGING, LEFT
-from resilience._policies import attempts
+from resilience._policies import marks
 
 LINES_FIRST = sys.version_info >= (3, 13)
 """Python 3.13 forgets that bytecodes of a function were asked for when it runs without being traced, and takes notice
@@ -215,7 +215,7 @@ class Explorer:
         stand_in = Threading(self)
         for module in replaced:
             module.threading = stand_in
-        serials = attempts._SERIALS
+        serials = marks._SERIALS
         collecting, loud = gc.isenabled(), logging.root.manager.disable
         gc.freeze()
         gc.disable()
@@ -224,7 +224,7 @@ class Explorer:
         def put_back():
             for module in replaced:
                 module.threading = threading
-            attempts._SERIALS = serials
+            marks._SERIALS = serials
             gc.unfreeze()
             if collecting:
                 gc.enable()
@@ -243,7 +243,7 @@ class Explorer:
         self._story, self._verdict = [], None
         self._locks = itertools.count()
         # The numbers of a process begin anew in each schedule.
-        attempts._SERIALS = itertools.count(1)
+        marks._SERIALS = itertools.count(1)
         self.race = race = make()
         self._names.clear()
         self._owners.clear()

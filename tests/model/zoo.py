@@ -396,8 +396,8 @@ ZOO = [
         "callbacks run under the lock",
         LockedCircuit,
         "_hand_over_events",
-        "self._hub.put(events.pop(0))",
-        "self._hub.put(events.pop(0)); self._hub.deliver()",
+        "self._hub.put(event)",
+        "self._hub.put(event); self._hub.deliver()",
         "tests/contract/test_events_and_logs.py::test_slow_sink_holds_no_lock",
     ),
     Mutant(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from threading import get_ident
 
 from resilience import BreakerConfig, Consecutive, FaultKind, Registry
@@ -76,13 +75,13 @@ def test_between_two_acts_of_a_change(registry):
 
     comings = [come_in]
 
-    class Interrupted(deque):
+    class Interrupted(list):
         """An inbox; when it is looked into for the first time, somebody comes."""
 
-        def popleft(self):
+        def pop(self, place):
             while comings:
                 comings.pop()()
-            return super().popleft()
+            return super().pop(place)
 
     breaker._inbox = Interrupted()
     left = [lambda now, time_ns: later.append(breaker.busy)] * 2
