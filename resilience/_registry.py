@@ -9,7 +9,7 @@ from __future__ import annotations
 import weakref
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 from resilience import _forks as forks
 from resilience._clock import SYSTEM_CLOCK, Clock, is_real
@@ -18,6 +18,7 @@ from resilience._core.config import BreakerConfig, BulkheadConfig
 from resilience._core.events import ConfigConflict, Event
 from resilience._core.retry_budget import RetryBudget
 from resilience._events import Hub
+from resilience._families import Families, refuse_single
 from resilience._policies.bulkhead import SharedBulkhead
 from resilience._policies.circuit_breaker import CircuitBreaker
 from resilience._policies.retry_budget import SharedRetryBudget
@@ -27,19 +28,23 @@ from resilience.errors import ConfigurationError, shown
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator
+    from typing import Protocol
 
     from resilience._core.report import BreakerStatus
+    from resilience._policies.keyed_breaker import BreakerFamily
+    from resilience._policies.keyed_bulkhead import BulkheadFamily
     from resilience._site import Site
 
 
-class Registry:
-    """Breakers, bulkheads and retry budgets by name.
+class Registry(Families):
+    """Breakers, bulkheads and retry budgets by name, and families of the first two.
 
-    Iterating gives the breakers, `in` asks for a breaker's name. Safe from any thread.
+    Iterating gives the breakers, those of families included; `in` asks for a breaker's name. Safe from any thread.
 
     Args:
         clock: what all of them ask for time (default: the system's).
         strict: whether registering a name again with other settings raises instead of warning (default False).
+        max_keys: the most keys of a family that does not say it itself (≥ 1, default 1,024).
 
     Example:
         >>> registry = Registry()
@@ -47,8 +52,9 @@ class Registry:
         'closed'
     """
 
-    def __init__(self, clock: Clock | None = None, strict: bool = False) -> None:
+    def __init__(self, clock: Clock | None = None, strict: bool = False, max_keys: int = 1024) -> None:
         faults = Faults()
+        faults.count("max_keys", max_keys)
         faults.flag("strict", strict)
         if clock is not None and not callable(getattr(clock, "monotonic", None)):
             faults.add("clock", clock, "a Clock (monotonic, time_ns, sleep, asleep, call_at) or None")
@@ -56,8 +62,9 @@ class Registry:
         self._clock: Clock = SYSTEM_CLOCK if clock is None else clock
         self.now: Callable[[], float] = self._clock.monotonic
         self._strict = strict
-        self._breakers: dict[str, CircuitBreaker] = {}
-        self._bulkheads: dict[str, SharedBulkhead] = {}
+        self._max_keys = max_keys
+        self._breakers: dict[str, CircuitBreaker | BreakerFamily] = {}
+        self._bulkheads: dict[str, SharedBulkhead | BulkheadFamily] = {}
         self._retry_budgets: dict[str, SharedRetryBudget] = {}
         self._conflicts: set[tuple[str, tuple[str, ...]]] = set()
         self._watchers: weakref.WeakSet[ClockWatcher] = weakref.WeakSet()
@@ -91,8 +98,10 @@ class Registry:
             if found is made:
                 # Asked afterwards: who sets another clock meanwhile tells all that are registered.
                 if not is_real(self._clock):
-                    found.publish_slots(False)
-                return found
+                    made.publish_slots(False)
+                return made
+        if not isinstance(found, CircuitBreaker):
+            refuse_single(name, "breaker")
         if config is not None and config != found.config:
             self._conflict(name, found.config.differences(config), refusable=config != found.registered)
         return found
@@ -115,6 +124,8 @@ class Registry:
                 )
             made = SharedBulkhead(name, config.max_in_flight, config.longest_line, self)
             found = self._bulkheads.setdefault(name, made)
+        if not isinstance(found, SharedBulkhead):
+            refuse_single(name, "bulkhead")
         present = BulkheadConfig(found.max_in_flight, found.max_waiting)
         if config is not None and (config.max_in_flight, config.longest_line) != (
             found.max_in_flight,
@@ -145,23 +156,15 @@ class Registry:
             self._conflict(name, differences)
         return found
 
-    def get(self, name: str) -> CircuitBreaker | None:
-        """The breaker of this name, or None."""
-        return self._breakers.get(name)
-
-    def get_bulkhead(self, name: str) -> SharedBulkhead | None:
-        """The bulkhead of this name, or None."""
-        return self._bulkheads.get(name)
-
     def get_retry_budget(self, name: str) -> SharedRetryBudget | None:
         """The retry budget of this name, or None."""
         return self._retry_budgets.get(name)
 
-    def __iter__(self) -> Iterator[CircuitBreaker]:
-        return iter(tuple(self._breakers.values()))
+    def _services(self) -> Registry:
+        return self
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._breakers
+    def _keyed_home(self) -> Callable[..., object] | None:
+        return _keyed_from_default_registry if self is _DEFAULT else None
 
     def _conflict(self, name: str, differences: tuple[str, ...], *, refusable: bool = True) -> None:
         if self._strict and refusable:
@@ -175,12 +178,15 @@ class Registry:
 
     # ------------------------------------------------------------------------------------------------ operating
     def status_all(self) -> dict[str, BreakerStatus]:
-        """The status of every breaker by name; takes no breaker's lock."""
-        return {breaker.name: breaker.status() for breaker in self}
+        """The status of every breaker by name, of a family's by `name[part,part]`; takes no breaker's lock."""
+        return {
+            breaker.name if breaker.key is None else f"{breaker.name}[{','.join(breaker.key)}]": breaker.status()
+            for breaker in self
+        }
 
     def reset(self, name: str) -> bool:
-        """Reset a breaker; True if it existed and was not closed."""
-        found = self._breakers.get(name)
+        """Reset a breaker, by its name or `name[part,part]`; True if it existed and was not closed."""
+        found = self.get(name)
         return found is not None and found.reset()
 
     def clear_state(self) -> None:
@@ -233,33 +239,21 @@ class Registry:
 
     def locks(self) -> list[threading.RLock]:
         """What a fork has to wait for: whoever holds one is in the middle of a change."""
-        return [breaker.lock for breaker in self]
+        # Those that are asleep have none of their own.
+        return list({breaker.lock for breaker in self})
 
     def after_fork(self) -> None:
         """In the child: nobody here holds a lock, a slot or a probe."""
         self.hub.renew_lock()
-        for thing in (*self, *self._bulkheads.values(), *self._forked):
+        families = [found for found in self._breakers.values() if not isinstance(found, CircuitBreaker)]
+        for thing in (*families, *self, *self._bulkheads.values(), *self._forked):
             thing.after_fork()
 
     def __repr__(self) -> str:
-        return f"<Registry of {len(self._breakers)} breakers, {len(self._bulkheads)} bulkheads>"
+        return f"<Registry of {sum(1 for _ in self)} breakers, {len(self._bulkheads)} bulkheads>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a registry belongs to its process: it can't be pickled")
-
-
-class ClockWatcher(Protocol):
-    """Whoever lets compiled wrappers pass by the system's clock."""
-
-    def publish_slots(self, published: bool) -> None:
-        """Whether they may."""
-
-
-class ForkWatcher(Protocol):
-    """Whoever holds locks, slots or threads that a forked child does not have."""
-
-    def after_fork(self) -> None:
-        """Start afresh."""
 
 
 _DEFAULT = Registry()
@@ -303,6 +297,29 @@ def _is_event_type(candidate: object) -> bool:
     return isinstance(candidate, type) and issubclass(candidate, Event)
 
 
+def _keyed_from_default_registry(
+    name: str, labels: tuple[str, ...], config: BreakerConfig, max_keys: int, key: tuple[str, ...]
+) -> CircuitBreaker:
+    """The same for one of a family: by its name and key."""
+    return _DEFAULT.family(name, labels or None, config, max_keys=max_keys)[key]
+
+
 def _from_default_registry(name: str, config: BreakerConfig) -> CircuitBreaker:
     """Where a pickled breaker is found again: by its name, in the process that loads it."""
     return _DEFAULT.breaker(name, config)
+
+
+# For type checkers only: a protocol takes its time to make, which everybody would pay for at import.
+if TYPE_CHECKING:
+
+    class ClockWatcher(Protocol):
+        """Whoever lets compiled wrappers pass by the system's clock."""
+
+        def publish_slots(self, published: bool) -> None:
+            """Whether they may."""
+
+    class ForkWatcher(Protocol):
+        """Whoever holds locks, slots or threads that a forked child does not have."""
+
+        def after_fork(self) -> None:
+            """Start afresh."""

@@ -24,6 +24,9 @@ from resilience.errors import BulkheadFullError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from resilience._policies.families import Family
+    from resilience._policies.keyed_bulkhead import KeyedBulkhead
+    from resilience._policies.site_keys import SiteKeys
     from resilience._site import Call, Inner, Services, Site
 
 
@@ -34,6 +37,8 @@ class SharedBulkhead:
         name: its name in the registry.
         max_in_flight: how many calls may run at one time.
         max_waiting: how many more may stand in line.
+        key: its key in a family, None for one that is alone under its name.
+        leaving: whether it makes room for another key; who has just taken a slot gives it back and looks again.
     """
 
     def __init__(self, name: str, max_in_flight: int, max_waiting: int, services: Services) -> None:
@@ -41,6 +46,8 @@ class SharedBulkhead:
         self.max_in_flight = max_in_flight
         self.max_waiting = max_waiting
         self.slots = Slots(max_in_flight, max_waiting)
+        self.key: tuple[str, ...] | None = None
+        self.leaving = False
         self.rejected = Counter()
         self._services = services
         self._matching = Turn()
@@ -94,14 +101,14 @@ class SharedBulkhead:
         self.rejected.tick()
         hub = self._services.hub
         if hub.wants(BulkheadRejected):
-            hub.publish(BulkheadRejected(name=self.name, waited=waited))
+            hub.publish(BulkheadRejected(name=self.name, key=self.key, waited=waited))
         return BulkheadFullError(self.name)
 
     def note_bypass(self, site: str) -> None:
         """Tell listeners of a call that was skipped."""
         hub = self._services.hub
         if hub.wants(Bypassed):
-            hub.publish(Bypassed(name=self.name, site=site, by="bulkhead"))
+            hub.publish(Bypassed(name=self.name, key=self.key, site=site, by="bulkhead"))
 
     def after_fork(self) -> None:
         """In the child: all slots are free, whoever held or awaited one stayed in the parent."""
@@ -112,11 +119,26 @@ class SharedBulkhead:
         return f"<Bulkhead {self.name!r} {self.in_flight}/{self.max_in_flight}, {self.waiting} waiting>"
 
 
+_LOOKS = 2
+"""How often a key is looked up whose bulkhead is just leaving."""
+
+
 class BulkheadLayers:
-    """One call site's use of a shared bulkhead; `find` is asked once, at the first call."""
+    """One call site's use of a shared bulkhead, or of one for each key; `find` is asked once, at the first call.
+
+    Attributes:
+        keys: tells the bulkhead of a call, None where one serves all.
+    """
 
     def __init__(
-        self, find: Callable[[], SharedBulkhead], site: Site, *, wait: float, on_reject: OnReject, fallback: Any
+        self,
+        find: Callable[[], SharedBulkhead],
+        site: Site,
+        *,
+        wait: float,
+        on_reject: OnReject,
+        fallback: Any,
+        keys: SiteKeys[KeyedBulkhead] | None = None,
     ) -> None:
         self._find = find
         self._found: SharedBulkhead | None = None
@@ -124,11 +146,21 @@ class BulkheadLayers:
         self._wait = wait
         self._on_reject = on_reject
         self._fallback = Fallback(fallback)
+        self.keys = keys
 
     @property
     def bulkhead(self) -> SharedBulkhead:
-        """The shared bulkhead."""
+        """The shared bulkhead of a site without keys."""
         return self._found or self.resolve()
+
+    @property
+    def shared(self) -> SharedBulkhead | Family[KeyedBulkhead]:
+        """What all calls of the site share: the bulkhead, or the family of those it has keys for."""
+        return self.bulkhead if self.keys is None else self.keys.family
+
+    def of(self, call: Call) -> SharedBulkhead:
+        """The bulkhead of a call."""
+        return self.bulkhead if self.keys is None else self.keys.of_call(call.args, call.kwargs)
 
     def resolve(self) -> SharedBulkhead:
         """Find the shared bulkhead: the first call does, unless the name was known before."""
@@ -149,22 +181,46 @@ class BulkheadLayers:
         if outcome.refused_by is not self:
             return outcome
         outcome.discard()
-        self.bulkhead.note_bypass(self._site.label)
+        self.of(call).note_bypass(self._site.label)
         return await self._fallback.answer(call)
 
     async def around(self, call: Call, inner: Inner) -> Outcome:
         """Hold a slot while everything inside runs."""
-        bulkhead = self.bulkhead
+        bulkhead = self.of(call)
         slot = bulkhead.take()
         if slot is None:
             slot = await self.stand_in_line(call, bulkhead)
-            if slot is None:
-                return Outcome.refusal(bulkhead.refuse(waited=self._wait > 0), self)
+        if bulkhead.leaving:
+            bulkhead, slot = await self.look_again(call, bulkhead, slot)
+        if slot is None:
+            return Outcome.refusal(bulkhead.refuse(waited=self._wait > 0), self)
         call.bulkhead, call.slot = bulkhead, slot
         try:
             return await inner(call)
         finally:
             _leave(call, bulkhead)
+
+    async def look_again(
+        self, call: Call, leaving: SharedBulkhead, slot: int | None
+    ) -> tuple[SharedBulkhead, int | None]:
+        """Another bulkhead and a slot of it, None where it is full, for a key whose own makes room for another one."""
+        for _ in range(_LOOKS):
+            if slot is not None:
+                leaving.give(slot)
+            bulkhead = self.of(call)
+            slot = bulkhead.take()
+            if slot is None:
+                slot = await self.stand_in_line(call, bulkhead)
+            if not bulkhead.leaving:
+                return bulkhead, slot
+            leaving = bulkhead
+        if slot is not None:
+            leaving.give(slot)
+        # Whoever takes it out is held up: one is always there.
+        assert self.keys is not None, "only one with a key ever leaves"
+        bulkhead = self.keys.family.find(None)
+        slot = bulkhead.take()
+        return bulkhead, await self.stand_in_line(call, bulkhead) if slot is None else slot
 
     async def stand_in_line(self, call: Call, bulkhead: SharedBulkhead) -> int | None:
         """Wait for a slot as long as this site does; None where none came."""
@@ -176,7 +232,8 @@ class BulkheadLayers:
         if not bulkhead.join(ticket):
             return None
         try:
-            await call.world.wait(ticket, seconds, bulkhead.hand_over)
+            if not bulkhead.leaving:
+                await call.world.wait(ticket, seconds, bulkhead.hand_over)
         except BaseException:
             if not bulkhead.give_up(ticket):
                 bulkhead.give(_slot_of(ticket))

@@ -50,7 +50,7 @@ class GuardKit:
         judge_result: Callable[[Any], object] | None = None,
     ) -> None:
         self.breaker = breaker
-        self.circuit = breaker.circuit
+        self.circuit = breaker.awake()
         self.classify = classify
         self.on_open = on_open
         self.judge_result = judge_result

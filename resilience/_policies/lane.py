@@ -26,7 +26,7 @@ FAILURE = Verdict.FAILURE
 
 def front_door(breaker: CircuitBreaker) -> Callable[[], float | None]:
     """A function that tells for how many seconds a call is refused, None if it may try. Pure."""
-    circuit, refusal = breaker.circuit, breaker.refusal_here
+    circuit, refusal = breaker.awake(), breaker.refusal_here
 
     def door() -> float | None:
         left = circuit.open_until - time.monotonic()
@@ -43,7 +43,7 @@ def failure_lane(breaker: CircuitBreaker, site: Site) -> Callable[[int, Exceptio
 
     None, with nothing reported, where more has to be known outside of the `except` block.
     """
-    circuit, mark, bare = breaker.circuit, breaker.mark, site.bare
+    circuit, mark, bare = breaker.awake(), breaker.mark, site.bare
 
     def in_full(episode: int, error: Exception) -> Fault:
         fault = site.classify(error, None)
@@ -70,6 +70,15 @@ def failure_lane(breaker: CircuitBreaker, site: Site) -> Callable[[int, Exceptio
         if strike is not False:
             breaker.count_strike(episode, fault, strike)
         return fault
+
+    return settled
+
+
+def keyed_lane(site: Site) -> Callable[[int, Exception, CircuitBreaker], Fault | None]:
+    """The same for a call site with many breakers, which says each time which one it means."""
+
+    def settled(episode: int, error: Exception, breaker: CircuitBreaker) -> Fault | None:
+        return failure_lane(breaker, site)(episode, error)
 
     return settled
 
