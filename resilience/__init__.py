@@ -8,9 +8,8 @@ Stacked in any order, they apply in one fixed order:
 
 from __future__ import annotations
 
-from resilience._blocks.attempts import Attempt
-from resilience._blocks.limit import TimeoutBlock
-from resilience._blocks.slot import BulkheadBlock
+from typing import TYPE_CHECKING
+
 from resilience._clock import Clock
 from resilience._context import detached
 from resilience._core.config import BreakerConfig, BulkheadConfig
@@ -25,8 +24,9 @@ from resilience._decorators import breaker, bulkhead, compose, remaining, retry,
 from resilience._describe import Description, describe
 from resilience._marks import idempotent, interruptible, uninterruptible
 from resilience._policies.circuit_breaker import CircuitBreaker
+from resilience._references import BreakerRef
 from resilience._registry import Registry, default_registry, use_registry
-from resilience._values import BreakerRef, Bulkhead, PolicySet, Retry, Timeout
+from resilience._values import Bulkhead, PolicySet, Retry, Timeout
 from resilience._words import (
     BreakerMode,
     CircuitState,
@@ -49,17 +49,26 @@ from resilience.errors import (
     TimeoutExceeded,
 )
 
+if TYPE_CHECKING:
+    from resilience._blocks.attempts import Attempt
+    from resilience._blocks.limit import TimeoutBlock
+    from resilience._blocks.slot import BulkheadBlock
+    from resilience._policies.keyed_breaker import BreakerFamily
+    from resilience._policies.keyed_bulkhead import BulkheadFamily
+
 __version__ = "0.1.0"
 
 __all__ = [
     "Attempt",
     "BreakerConfig",
+    "BreakerFamily",
     "BreakerMode",
     "BreakerRef",
     "BreakerStatus",
     "Bulkhead",
     "BulkheadBlock",
     "BulkheadConfig",
+    "BulkheadFamily",
     "BulkheadFullError",
     "CircuitBreaker",
     "CircuitOpenError",
@@ -108,3 +117,20 @@ __all__ = [
     "uninterruptible",
     "use_registry",
 ]
+
+_LATE = {
+    "Attempt": "resilience._blocks.attempts",
+    "BulkheadBlock": "resilience._blocks.slot",
+    "TimeoutBlock": "resilience._blocks.limit",
+    "BreakerFamily": "resilience._policies.keyed_breaker",
+    "BulkheadFamily": "resilience._policies.keyed_bulkhead",
+}
+
+
+def __getattr__(name: str) -> object:
+    """What few need is loaded when it is asked for: everybody pays for an import."""
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_LATE[name]), name)

@@ -20,6 +20,7 @@ from resilience._describe import ATTRIBUTE, Description, own_description
 from resilience._engine.kinds import Kind
 from resilience._engine.source import Shape
 from resilience._engine.straight import compile_wrapper, rebind
+from resilience._keying import OfCallee, check_names
 from resilience._marks import is_idempotent, is_uninterruptible, worker_limit
 from resilience._settings import Policy, one_of_each
 from resilience._trampoline import tell_signature, trampoline, without_callee
@@ -95,6 +96,8 @@ def _wrap_object(target: Any, policies: tuple[Policy, ...], own_bulkhead: Any) -
 
     kind = kind_of(target, policies)
     through = trampoline(kind, target)
+    for policy in policies:
+        check_names(target, getattr(policy, "key", None), label_of(target))
     if _filled_in(policies) is not None:
         tell_signature(through, target)
     assembly = Assembly(through, _through(policies), kind, label_of(target), own_bulkhead)
@@ -113,6 +116,9 @@ def _for_trampoline(policy: Policy) -> Policy:
     changed: dict[str, Any] = {
         name: without_callee(values[name]) for name in ("fallback", "unless") if callable(values.get(name))
     }
+    key = values.get("key")
+    if key is not None:
+        changed["key"] = OfCallee(key) if isinstance(key, tuple) else without_callee(key)
     return type(policy)(**{**values, **changed}) if changed else policy
 
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from resilience._context import remaining_at
 from resilience._core.faults import FaultKind
 from resilience._core.retry_budget import RetryBudget
+from resilience._references import BreakerRef
 from resilience._registry import current_registry
 from resilience._settings import BreakerPolicy, BulkheadPolicy, Policy, RetryPolicy, TimeoutPolicy, one_of_each
-from resilience._values import BreakerRef, Bulkhead, PolicySet, Retry, Timeout
+from resilience._values import Bulkhead, PolicySet, Retry, Timeout
 from resilience._words import OnOpen, OnReject
 from resilience.errors import ConfigurationError, shown
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from resilience._registry import Registry
 
     Seconds = float | timedelta
+    Key = str | tuple[str, ...] | Callable[..., object]
 
 
 # ---------------------------------------------------------------------------------------------- the four words
@@ -32,7 +34,7 @@ def breaker(
     on_open: OnOpen = OnOpen.FAIL,
     fallback: Any = None,
     unless: Callable[..., object] | None = None,
-    key: None = None,
+    key: Key | None = None,
     classify: Classifier | Callable[[BaseException], object] | None = None,
     classify_result: Callable[[Any], object] | None = None,
     account: Literal["attempt", "call"] = "attempt",
@@ -48,7 +50,9 @@ def breaker(
         on_open: FAIL (default) raises `CircuitOpenError`; BYPASS skips the call and returns `fallback`.
         fallback: with BYPASS, a value, or a function of the call's arguments, of which it may leave out those that have defaults (default None).
         unless: a predicate of the call's arguments; where it is true the call neither asks nor feeds the breaker.
-        key: not available in this version.
+        key: for one breaker per key instead of one (see `Registry.family`): the name of a parameter or a tuple of
+            them, or a plain function of the call's arguments that returns the key's part or a tuple of parts.
+            A call without a safe key shares the breaker `__other__`.
         classify: a `Classifier`, or a function of the exception that returns a `Fault`, a
             `FaultKind` or None (leave it to the rules).
         classify_result: a function of the returned value that returns a `Fault` or `FaultKind` where
@@ -80,9 +84,10 @@ def breaker(
             "registry": registry,
         }
     )
+    made = BreakerRef(**values)
     if config is not None:
-        (registry or current_registry()).breaker(name, config)
-    return BreakerRef(**values)
+        made.register(registry or current_registry())
+    return made
 
 
 _BACKOFF = {"initial_backoff": 0.1, "max_backoff": 30.0, "jitter": 0.5}
@@ -210,6 +215,7 @@ def bulkhead(
     wait: Seconds = 0.0,
     on_reject: OnReject = OnReject.FAIL,
     fallback: Any = None,
+    key: Key | None = None,
     stream: bool = False,
     registry: Registry | None = None,
 ) -> Bulkhead:
@@ -222,6 +228,7 @@ def bulkhead(
         wait: seconds this call site stands in line (≥ 0, default 0: refused at once). Strict first in, first out.
         on_reject: FAIL (default) raises `BulkheadFullError`; BYPASS skips the call and returns `fallback`.
         fallback: with BYPASS, a value, or a function of the call's arguments, of which it may leave out those that have defaults (default None).
+        key: for one cap per key instead of one, as for `breaker`; the name is then the family's.
         stream: the function returns a stream (see `breaker`), whose slot is held to its end.
         registry: where the name lives (default: the current registry).
 
@@ -240,13 +247,14 @@ def bulkhead(
             "wait": wait,
             "on_reject": on_reject,
             "fallback": fallback,
+            "key": key,
             "stream": stream,
             "registry": registry,
         }
     )
     made = Bulkhead(**values)
-    if name is not None and made.config is not None:
-        (registry or current_registry()).bulkhead(name, made.config)
+    if made.config is not None:
+        made.register(registry or current_registry())
     return made
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from resilience._core.record import Record
+from resilience._policies.bulkhead import SharedBulkhead
+from resilience._policies.circuit_breaker import CircuitBreaker
 from resilience.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from resilience._core.order import Layer
-    from resilience._policies.bulkhead import SharedBulkhead
-    from resilience._policies.circuit_breaker import CircuitBreaker
+    from resilience._policies.families import Family
+    from resilience._policies.keyed_breaker import BreakerFamily, KeyedBreaker
+    from resilience._policies.keyed_bulkhead import BulkheadFamily, KeyedBulkhead
     from resilience._policies.retry_budget import SharedRetryBudget
 
 ATTRIBUTE = "resilience"
@@ -35,8 +38,9 @@ class Description:
     Attributes:
         name: `module:qualname` of the function.
         layers: the applied layers, outermost first.
-        breaker: the shared breaker, None without one.
-        bulkhead: the shared bulkhead, None without one.
+        breaker: the shared breaker, None without one and where there is one for each key.
+        family: the family of the breakers by key, None where there is only one.
+        bulkhead, bulkhead_family: the same of bulkheads.
         retry_budget: the retry budget, None without one.
     """
 
@@ -57,8 +61,8 @@ class Description:
     policies: tuple[Any, ...]
     layers: tuple[DescribedLayer, ...]
     own_bulkhead: SharedBulkhead | None
-    _breaker: Callable[[], CircuitBreaker] | None
-    _bulkhead: Callable[[], SharedBulkhead] | None
+    _breaker: Callable[[], CircuitBreaker | Family[KeyedBreaker]] | None
+    _bulkhead: Callable[[], SharedBulkhead | Family[KeyedBulkhead]] | None
     _retry_budget: Callable[[], SharedRetryBudget] | None
     _wrapper: weakref.ref[Any] | None
 
@@ -68,8 +72,8 @@ class Description:
         fn: Callable[..., Any],
         policies: tuple[Any, ...],
         layers: tuple[DescribedLayer, ...],
-        breaker: Callable[[], CircuitBreaker] | None,
-        bulkhead: Callable[[], SharedBulkhead] | None,
+        breaker: Callable[[], CircuitBreaker | Family[KeyedBreaker]] | None,
+        bulkhead: Callable[[], SharedBulkhead | Family[KeyedBulkhead]] | None,
         retry_budget: Callable[[], SharedRetryBudget] | None,
         own_bulkhead: SharedBulkhead | None,
     ) -> None:
@@ -102,12 +106,26 @@ class Description:
     @property
     def breaker(self) -> CircuitBreaker | None:
         """The shared breaker; a reference without settings registers the defaults now if nobody has yet."""
-        return None if self._breaker is None else self._breaker()
+        found = None if self._breaker is None else self._breaker()
+        return found if isinstance(found, CircuitBreaker) else None
+
+    @property
+    def family(self) -> BreakerFamily | None:
+        """The family of the breakers by key; registered now, like a single breaker, if nobody has yet."""
+        found = None if self._breaker is None else self._breaker()
+        return None if found is None or isinstance(found, CircuitBreaker) else cast("BreakerFamily", found)
 
     @property
     def bulkhead(self) -> SharedBulkhead | None:
         """The shared bulkhead."""
-        return None if self._bulkhead is None else self._bulkhead()
+        found = None if self._bulkhead is None else self._bulkhead()
+        return found if isinstance(found, SharedBulkhead) else None
+
+    @property
+    def bulkhead_family(self) -> BulkheadFamily | None:
+        """The family of the bulkheads by key."""
+        found = None if self._bulkhead is None else self._bulkhead()
+        return None if found is None or isinstance(found, SharedBulkhead) else cast("BulkheadFamily", found)
 
     @property
     def retry_budget(self) -> SharedRetryBudget | None:

@@ -12,12 +12,17 @@ from resilience._core.order import Layer
 from resilience._core.record import Record
 from resilience._core.retry_budget import RetryBudget
 from resilience._core.rules import Classifier
+from resilience._keying import names_of
 from resilience._registry import Registry
 from resilience._words import OnOpen, OnReject
 from resilience.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from resilience._policies.circuit_breaker import CircuitBreaker
+    from resilience._policies.keyed_breaker import BreakerFamily
+    from resilience._policies.keyed_bulkhead import BulkheadFamily
 
 RETRYABLE = (FaultKind.TRANSIENT, FaultKind.DOWNSTREAM)
 
@@ -54,6 +59,7 @@ class BreakerPolicy(Policy):
     on_open: OnOpen = OnOpen.FAIL
     fallback: Any = None
     unless: Callable[..., object] | None = None
+    key: Any = None
     classify: Classifier | Callable[[BaseException], object] | None = None
     classify_result: Callable[[Any], object] | None = None
     account: Literal["attempt", "call"] = "attempt"
@@ -67,7 +73,7 @@ class BreakerPolicy(Policy):
             ConfigurationError: listing every fault.
         """
         faults = Faults()
-        faults.unavailable("key", values.pop("key", None))
+        values["key"] = faults.key("key", values["key"])
         values["name"] = faults.name("name", values["name"])
         faults.instance_or_none("config", values["config"], BreakerConfig)
         values["on_open"] = faults.member("on_open", values["on_open"], OnOpen)
@@ -82,6 +88,14 @@ class BreakerPolicy(Policy):
         faults.instance_or_none("registry", values["registry"], Registry)
         faults.raise_any()
         return values
+
+    def register(self, registry: Registry) -> CircuitBreaker | BreakerFamily:
+        """What the name means in a registry: registered with the settings, if it is new there."""
+        return registry.breaker(self.name, self.config) if self.key is None else self.family_in(registry)
+
+    def family_in(self, registry: Registry) -> BreakerFamily:
+        """The family of a keyed reference in a registry."""
+        return registry.family_by(names_of(self.key), self.name, self.config)
 
 
 class RetryPolicy(Policy):
@@ -203,6 +217,7 @@ class BulkheadPolicy(Policy):
     wait: float = 0.0
     on_reject: OnReject = OnReject.FAIL
     fallback: Any = None
+    key: Any = None
     registry: Registry | None = None
 
     @classmethod
@@ -217,6 +232,9 @@ class BulkheadPolicy(Policy):
             values["name"] = faults.name("name", values["name"])
         elif values["max_in_flight"] is None:
             faults.say("max_in_flight must be given for a bulkhead without a name")
+        values["key"] = faults.key("key", values["key"])
+        if values["key"] is not None and values["name"] is None:
+            faults.say("name must be given for a bulkhead with key=: it is the family's")
         if values["max_in_flight"] is not None:
             faults.count("max_in_flight", values["max_in_flight"])
         if values["max_waiting"] is not None:
@@ -231,6 +249,18 @@ class BulkheadPolicy(Policy):
         faults.instance_or_none("registry", values["registry"], Registry)
         faults.raise_any()
         return values
+
+    def register(self, registry: Registry) -> None:
+        """Register what is shared under the name, if it has one."""
+        if self.key is not None:
+            self.family_in(registry)
+        elif self.name is not None:
+            registry.bulkhead(self.name, self.config)
+
+    def family_in(self, registry: Registry) -> BulkheadFamily:
+        """The family of a keyed bulkhead in a registry."""
+        assert self.name is not None, "a bulkhead with a key has a name"
+        return registry.bulkhead_family_by(names_of(self.key), self.name, self.config)
 
     @property
     def config(self) -> BulkheadConfig | None:

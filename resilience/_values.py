@@ -4,108 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from resilience._blocks.attempts import AsyncAttempts, Attempt, SyncAttempts
-from resilience._blocks.limit import TimeoutBlock
 from resilience._blocks.place import place_of_caller
-from resilience._blocks.slot import BulkheadBlock, own_bulkhead
-from resilience._compose import caller, decorate, sort_of
+from resilience._compose import caller, decorate, label_of, sort_of
 from resilience._core.checks import Faults
-from resilience._policies.classifying import classify_with
-from resilience._policies.guard import GuardKit
+from resilience._keying import check_names, spelled
 from resilience._registry import Registry, current_registry
 from resilience._settings import BreakerPolicy, BulkheadPolicy, Policy, RetryPolicy, TimeoutPolicy, one_of_each
-from resilience.catalogue import default_classifier
+from resilience.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
     from typing import ParamSpec
 
+    from resilience._blocks.attempts import Attempt
+    from resilience._blocks.limit import TimeoutBlock
     from resilience._blocks.place import Place
-    from resilience._core.config import BreakerConfig
-    from resilience._core.report import BreakerStatus
+    from resilience._blocks.slot import BulkheadBlock
     from resilience._policies.bulkhead import SharedBulkhead
-    from resilience._policies.circuit_breaker import CircuitBreaker
-    from resilience._policies.guard import Block
-    from resilience._words import CircuitState
+    from resilience._policies.keyed_bulkhead import BulkheadFamily
 
     P = ParamSpec("P")
     R = TypeVar("R")
 
 F = TypeVar("F")
-
-
-class BreakerRef(BreakerPolicy):
-    """A reference to a named breaker, with this call site's own reaction; made by `breaker(...)`.
-
-    Decorates a function, goes into `compose`, guards a block with `guard()`; state and
-    manual controls are the shared breaker's.
-    """
-
-    def __call__(self, fn: F, /) -> F:
-        """Put the policy on a function."""
-        return decorate(fn, self)  # type: ignore[no-any-return]  # the wrapper looks like the function
-
-    @property
-    def breaker(self) -> CircuitBreaker:
-        """The shared breaker, from this reference's registry or the current one."""
-        return (self.registry or current_registry()).breaker(self.name, self.config)
-
-    def guard(self) -> Block:
-        """Protect a block: `with ref.guard() as permit:`, or `async with`.
-
-        A block can't be skipped: where `on_open` is BYPASS and the circuit is open, the
-        permit is false, and the block is neither counted nor judged.
-
-        Raises:
-            CircuitOpenError: on entry, where `on_open` is FAIL.
-
-        Example:
-            >>> with breaker("mail", BreakerConfig()).guard() as permit:
-            ...     bool(permit)
-            True
-        """
-        return self._kit(self.breaker).guard()
-
-    def _kit(self, shared: CircuitBreaker) -> GuardKit:
-        """The blocks of this reference; kept with it as long as it means the same breaker."""
-        kit: GuardKit | None = self.__dict__.get("_guards")
-        if kit is None or kit.breaker is not shared:
-            classify = classify_with(self.classify, default_classifier())
-            kit = self.__dict__["_guards"] = GuardKit(shared, classify, self.on_open, self.classify_result)
-        return kit
-
-    @property
-    def state(self) -> CircuitState:
-        """The shared breaker's state."""
-        return self.breaker.state
-
-    def is_open(self) -> bool:
-        """Whether a call at this moment would be refused. Pure."""
-        return self.breaker.is_open()
-
-    def status(self) -> BreakerStatus:
-        """One consistent moment of the shared breaker."""
-        return self.breaker.status()
-
-    def reset(self, *, reason: str | None = None, actor: str | None = None) -> bool:
-        """Close the shared circuit; False where it was closed already."""
-        return self.breaker.reset(reason=reason, actor=actor)
-
-    def force_open(self, reason: str, *, seconds: float | None = None, actor: str | None = None) -> None:
-        """Refuse everything, for `seconds` or until `enable` or `reset`."""
-        self.breaker.force_open(reason, seconds=seconds, actor=actor)
-
-    def disable(self, *, reason: str | None = None, actor: str | None = None) -> None:
-        """Let everything pass and count nothing, until `enable`."""
-        self.breaker.disable(reason=reason, actor=actor)
-
-    def enable(self, *, actor: str | None = None) -> None:
-        """End a forced opening or a disabling."""
-        self.breaker.enable(actor=actor)
-
-    def reconfigure(self, config: BreakerConfig, *, actor: str | None = None) -> None:
-        """Give the shared breaker other settings; those of this reference are what it would be registered with."""
-        self.breaker.reconfigure(config, actor=actor)
 
 
 class Retry(RetryPolicy):
@@ -126,10 +47,15 @@ class Retry(RetryPolicy):
 
     def __iter__(self) -> Iterator[Attempt]:
         """Repeat a block: `for attempt in retry(3): with attempt: ...`; the waits block the thread."""
+        # Only now, as with all blocks: everybody pays for an import.
+        from resilience._blocks.attempts import SyncAttempts
+
         return SyncAttempts(self, place_of_caller(current_registry()))
 
     def __aiter__(self) -> AsyncIterator[Attempt]:
         """Repeat a block: `async for attempt in retry(3): with attempt: ...`; the waits suspend the task."""
+        from resilience._blocks.attempts import AsyncAttempts
+
         return AsyncAttempts(self, place_of_caller(current_registry()))
 
 
@@ -167,6 +93,8 @@ class Timeout(TimeoutPolicy):
         if self.budget is None or others != (None, None, None, None):
             self._refuse_block()
         assert self.budget is not None, "that is one of the faults"
+        from resilience._blocks.limit import TimeoutBlock
+
         return TimeoutBlock(self.budget, self.counts, place_of_caller(current_registry()))
 
     def _refuse_block(self) -> None:
@@ -193,19 +121,34 @@ class Bulkhead(BulkheadPolicy):
     Decorates a function, goes into `compose`, guards a block with `guard()`.
     """
 
+    @property
+    def family(self) -> BulkheadFamily:
+        """The family of a bulkhead with `key=`, from its registry or the current one.
+
+        Raises:
+            ConfigurationError: there is no `key=`.
+        """
+        if self.key is None:
+            raise ConfigurationError(f"{self.name!r} is a single bulkhead: give it a key=")
+        return self.family_in(self.registry or current_registry())
+
     def __call__(self, fn: F, /) -> F:
         """Put the policy on a function."""
         return decorate(fn, self)  # type: ignore[no-any-return]  # the wrapper looks like the function
 
-    def guard(self) -> BulkheadBlock:
+    def guard(self, *key: object) -> BulkheadBlock:
         """Hold a slot for a block: `with pool.guard():`, or `async with`.
 
         Where it has to wait in line, `with` blocks the thread and `async with` suspends the
         task. A block can't be skipped: where `on_reject` is BYPASS and there is no slot, the
         block is false, so ask it. Without a name all blocks of this very value share one cap.
 
+        Args:
+            key: the parts of the key, where the value has `key=`: `pool.guard(provider, model)`.
+
         Raises:
-            ConfigurationError: there is a `fallback`, or nobody has registered the name.
+            ConfigurationError: there is a `fallback`, or nobody has registered the name; parts of a key for a
+                value without `key=`, or none for one with it.
             BulkheadFullError: on entry, where `on_reject` is FAIL.
 
         Example:
@@ -220,12 +163,27 @@ class Bulkhead(BulkheadPolicy):
             )
             faults.raise_any()
         registry = self.registry or current_registry()
+        from resilience._blocks.slot import BulkheadBlock
+
         place = place_of_caller(registry)
-        return BulkheadBlock(self._shared(registry, place), self.wait, self.on_reject, place)
+        if not key and self.key is None:
+            return BulkheadBlock(self._shared(registry, place), self.wait, self.on_reject, place)
+        if not key:
+            raise ConfigurationError(
+                f"{self.name!r} has a bulkhead for each key: say which with guard({spelled(self.key).replace(',', ', ')})"
+            )
+        # Only now: few programs have families.
+        from resilience._policies.site_keys import SiteKeys
+
+        family = self.family
+        keys = SiteKeys(lambda: family, lambda args, kwargs: key)
+        return BulkheadBlock(family[key], self.wait, self.on_reject, place, keys)
 
     def _shared(self, registry: Registry, place: Place) -> SharedBulkhead:
         """The bulkhead of this value's blocks; kept with it as long as the name means the same one."""
         if self.name is None:
+            from resilience._blocks.slot import own_bulkhead
+
             return own_bulkhead(self.__dict__, self, place, registry)
         kept: tuple[Registry, SharedBulkhead] | None = self.__dict__.get("_bulkhead")
         if kept is None or kept[0] is not registry:
@@ -266,12 +224,19 @@ class PolicySet:
 
     def _caller(self, fn: Any) -> Any:
         """One assembled caller for all functions of a sort."""
+        for policy in self.policies:
+            if isinstance(policy, (BreakerPolicy, BulkheadPolicy)) and policy.key is not None:
+                check_names(fn, policy.key, label_of(fn))
         registry = current_registry()
         sort = sort_of(fn, self.policies)
         found = self._calls.get(sort)
         if found is None or found[0] is not registry:
             unnamed = self._unnamed
-            own = None if unnamed is None else own_bulkhead(self._own, unnamed, None, registry)
+            own = None
+            if unnamed is not None:
+                from resilience._blocks.slot import own_bulkhead
+
+                own = own_bulkhead(self._own, unnamed, None, registry)
             found = self._calls[sort] = registry, caller(self.policies, fn, own)
         return found[1]
 

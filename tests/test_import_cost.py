@@ -51,3 +51,22 @@ def test_import_costs_less_than_asyncio():
 def test_import_loads_nothing_heavy(module):
     """What only some users need is loaded when they need it."""
     assert "False" == fresh_python(f"import resilience\nprint({module!r} in sys.modules)")
+
+
+def test_families_are_loaded_when_they_are_needed():
+    """Few programs have keys, and every one imports the package."""
+    code = """
+import sys
+import resilience
+before = [name for name in sys.modules if "keyed_" in name or "families" in name and "catalogue" not in name]
+resilience.Registry().family("llm", labels="provider")["a"]
+print(before, resilience.BreakerFamily.__name__, resilience.BulkheadFamily.__name__)
+"""
+
+    assert "['resilience._families'] BreakerFamily BulkheadFamily" == fresh_python(code)
+
+
+def test_a_name_that_nobody_has():
+    """A misspelt name is an AttributeError, as in any module."""
+    with pytest.raises(AttributeError, match="no attribute 'BreakerFamilies'"):
+        _ = resilience.BreakerFamilies

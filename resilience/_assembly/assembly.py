@@ -63,13 +63,17 @@ class Assembly:
         self.filled_in = None if given.timeout is None else given.timeout.pass_as
         self.on_found: Callable[[dict[str, Any]], None] = _nobody_waits
         breaker, bulkhead = parts.breaker, parts.bulkhead
+        if breaker is not None and breaker.keys is not None:
+            breaker.keys.on_family = lambda family: self.on_found({"members": family.members})
+        if bulkhead is not None and bulkhead.keys is not None:
+            bulkhead.keys.on_family = lambda family: self.on_found({"rooms": family.members})
         self.description = Description(
             label,
             fn,
             policies,
             described_layers(given, label),
-            None if breaker is None else lambda: breaker.breaker,
-            None if bulkhead is None else lambda: bulkhead.bulkhead,
+            None if breaker is None else lambda: breaker.shared,
+            None if bulkhead is None else lambda: bulkhead.shared,
             None if parts.retry is None or parts.retry.budget is None else parts.retry.budget.resolve,
             parts.own_bulkhead,
         )

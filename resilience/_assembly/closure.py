@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING, Any
 from resilience._core.deadline import fixed_deadline
 from resilience._core.faults import Fault, FaultKind
 from resilience._core.tripping import NEVER
+from resilience._engine.signature import signature_of
 from resilience._engine.source import Shape
-from resilience._policies.lane import classified_lane, failure_lane, front_door
+from resilience._keying import names_of
+from resilience._policies.lane import classified_lane, failure_lane, front_door, keyed_lane
 from resilience._policies.retry_budget import OVER
 from resilience._words import OnOpen
 
 if TYPE_CHECKING:
     from resilience._assembly.parts import Parts
     from resilience._assembly.runner import Runner
+    from resilience._core.tripping import Trip
     from resilience._engine.kinds import Kind
     from resilience._policies.retry_budget import BudgetReference
+    from resilience._settings import BreakerPolicy, BulkheadPolicy
 
 
 def choose_shape(parts: Parts, kind: Kind) -> Shape | None:
@@ -37,9 +41,13 @@ def choose_shape(parts: Parts, kind: Kind) -> Shape | None:
         return None
     if parts.site.uninterruptible:
         return None
-    trip = None if parts.breaker is None or parts.pending else parts.breaker.breaker.config.trip
+    trip = _known_trip(parts)
     if kind.is_generator and trip is not None and trip.slow_from != NEVER:
         # How long its first item took is noted by a call of its own.
+        return None
+    keyed = parts.breaker is not None and parts.breaker.keys is not None
+    roomed = parts.bulkhead is not None and parts.bulkhead.keys is not None
+    if kind.is_generator and (keyed or roomed):
         return None
     return Shape(
         is_async=kind.is_async,
@@ -54,7 +62,28 @@ def choose_shape(parts: Parts, kind: Kind) -> Shape | None:
         counted=parts.retry is not None and parts.retry.budget is not None,
         stateful=parts.retry is not None and parts.retry.needs_state,
         fail_fast=breaker is not None and breaker.on_open is OnOpen.FAIL,
+        keyed=keyed,
+        keys=_looked_up(parts.site.fn, parts.given.breaker),
+        roomed=roomed,
+        rooms=_looked_up(parts.site.fn, parts.given.bulkhead),
     )
+
+
+def _known_trip(parts: Parts) -> Trip | None:
+    """How the breaker trips, where that is known already."""
+    bound = parts.breaker
+    if bound is None:
+        return None
+    if bound.keys is not None:
+        return bound.known_trip
+    return None if parts.pending else bound.breaker.config.trip
+
+
+def _looked_up(fn: Any, policy: BreakerPolicy | BulkheadPolicy | None) -> tuple[str, ...]:
+    """The names of `key=` where all of them are parameters that the straight path has at hand."""
+    names = () if policy is None else names_of(policy.key)
+    here = signature_of(fn).names if isinstance(policy and policy.key, tuple) else ()
+    return names if set(names) <= set(here) and not hasattr(fn, "__signature__") else ()
 
 
 def make_closure(parts: Parts, runner: Runner, kind: Kind) -> dict[str, Any]:
@@ -85,7 +114,28 @@ def make_closure(parts: Parts, runner: Runner, kind: Kind) -> dict[str, Any]:
         closure |= {"circuit": NOT_YET, "door": _nothing, "queue": (None,)}
     if parts.retry is not None and parts.retry.budget is not None:
         closure |= budget_closure(parts.retry.budget)
-    return closure | shared_closure(parts, runner)
+    return closure | keyed_closure(parts) | shared_closure(parts, runner)
+
+
+def keyed_closure(parts: Parts) -> dict[str, Any]:
+    """The names of a wrapper that looks up its breaker or bulkhead by a key."""
+    closure: dict[str, Any] = {}
+    if parts.breaker is not None and parts.breaker.keys is not None:
+        keys = parts.breaker.keys
+        closure |= {
+            "find": keys.of_parts,
+            "find_of": keys.of_call,
+            "members": {} if keys.known is None else keys.known.members,
+            "settled": keyed_lane(parts.site),
+        }
+    if parts.bulkhead is not None and parts.bulkhead.keys is not None:
+        rooms = parts.bulkhead.keys
+        closure |= {
+            "find_room": rooms.of_parts,
+            "find_room_of": rooms.of_call,
+            "rooms": {} if rooms.known is None else rooms.known.members,
+        }
+    return closure
 
 
 def budget_closure(reference: BudgetReference) -> dict[str, Any]:
@@ -102,7 +152,7 @@ def shared_closure(parts: Parts, runner: Runner) -> dict[str, Any]:
     if parts.pending:
         return closure
     closure["slow"] = runner.run
-    if parts.breaker is not None:
+    if parts.breaker is not None and parts.breaker.keys is None:
         breaker = parts.breaker.breaker
         closure |= {
             "circuit": breaker.circuit,
@@ -112,7 +162,7 @@ def shared_closure(parts: Parts, runner: Runner) -> dict[str, Any]:
             "settled": failure_lane(breaker, parts.site),
             "succeeded": breaker.succeed,
         }
-    if parts.bulkhead is not None:
+    if parts.bulkhead is not None and parts.bulkhead.keys is None:
         bulkhead = parts.bulkhead.bulkhead
         closure |= {
             "take": bulkhead.slots.free.pop,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from resilience._core.checks import Faults
+from resilience._keying import lacks, missing_names
 from resilience._marks import is_idempotent, is_uninterruptible, worker_limit
 
 if TYPE_CHECKING:
@@ -33,6 +34,10 @@ def check_fit(given: Given, fn: Any, kind: Kind, label: str) -> None:
         )
     if kind.is_stream and is_uninterruptible(fn):
         faults.say(f"@uninterruptible must stand on a function that returns its result; {label} gives a stream")
+    for policy in (given.breaker, given.bulkhead):
+        missing = [] if policy is None else missing_names(fn, policy.key)
+        if missing:
+            faults.say(lacks(label, missing))
     if given.timeout is not None:
         _check_timeout(faults, given.timeout, fn, kind, label, limit)
     faults.raise_any()

@@ -8,6 +8,7 @@ from resilience._assembly.budgets import make_own_budget, refer_to_budget
 from resilience._assembly.fitting import place_of
 from resilience._engine import world_sync
 from resilience._engine.workers import WorkerPool
+from resilience._keying import reader_of
 from resilience._marks import DEFAULT_WORKERS, is_uninterruptible, worker_limit
 from resilience._policies.breaker import BreakerLayers
 from resilience._policies.bulkhead import BulkheadLayers, SharedBulkhead
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from resilience._engine.kinds import Kind
     from resilience._policies.retry_budget import BudgetReference
     from resilience._settings import Given, RetryPolicy
+    from resilience._site import Call
 
 
 class Parts:
@@ -80,7 +82,13 @@ class Parts:
             return None
         registry, name = policy.registry or self._current, policy.name
         if policy.config is not None:
-            registry.breaker(name, policy.config)
+            policy.register(registry)
+        keys = None
+        if policy.key is not None:
+            # Only now: few programs have families.
+            from resilience._policies.site_keys import SiteKeys
+
+            keys = SiteKeys(lambda: policy.family_in(registry), reader_of(self.site.fn, policy.key))
         self.site.judge_result = policy.classify_result
         return BreakerLayers(
             lambda: registry.breaker(name),
@@ -89,6 +97,7 @@ class Parts:
             fallback=policy.fallback,
             unless=policy.unless,
             per_call=policy.account == "call",
+            keys=keys,
         )
 
     def _assemble_bulkhead(self) -> BulkheadLayers | None:
@@ -96,9 +105,15 @@ class Parts:
         if policy is None:
             return None
         registry, name, config = policy.registry or self._current, policy.name, policy.config
+        keys = None
+        if policy.key is not None:
+            # Only now: few programs have families.
+            from resilience._policies.site_keys import SiteKeys
+
+            keys = SiteKeys(lambda: policy.family_in(registry), reader_of(self.site.fn, policy.key))
         if name is not None:
             if config is not None:
-                registry.bulkhead(name, config)
+                policy.register(registry)
             shared_name: str = name
 
             def find() -> SharedBulkhead:
@@ -114,7 +129,9 @@ class Parts:
             def find() -> SharedBulkhead:
                 return own
 
-        return BulkheadLayers(find, self.site, wait=policy.wait, on_reject=policy.on_reject, fallback=policy.fallback)
+        return BulkheadLayers(
+            find, self.site, wait=policy.wait, on_reject=policy.on_reject, fallback=policy.fallback, keys=keys
+        )
 
     def _assemble_timeout(self) -> TimeoutLayers | None:
         policy = self.given.timeout
@@ -173,16 +190,13 @@ class Parts:
         pending: list[Callable[[], object]] = []
         breaker, bulkhead = self.given.breaker, self.given.bulkhead
         if self.breaker is not None and breaker is not None:
-            if (breaker.registry or self._current).get(breaker.name) is None:
-                pending.append(self.breaker.resolve)
-            else:
-                self.breaker.resolve()
+            registry = breaker.registry or self._current
+            known: object = registry.get(breaker.name) or registry.get_family(breaker.name)
+            _look_up(self.breaker, known is not None, pending)
         if self.bulkhead is not None and bulkhead is not None:
-            known = bulkhead.name is None or (bulkhead.registry or self._current).get_bulkhead(bulkhead.name)
-            if known is None:
-                pending.append(self.bulkhead.resolve)
-            else:
-                self.bulkhead.resolve()
+            registry, name = bulkhead.registry or self._current, bulkhead.name
+            known = name is None or registry.get_bulkhead(name) or registry.get_bulkhead_family(name)
+            _look_up(self.bulkhead, known is not None, pending)
         return pending
 
 
@@ -190,7 +204,7 @@ def bind_retry(
     policy: RetryPolicy,
     site: Site,
     budget: BudgetReference | None = None,
-    stopped: Callable[[float], str] | None = None,
+    stopped: Callable[[Call, float], str] | None = None,
 ) -> RetryLayers:
     """A retry at one call site; `stopped` foresees whether a breaker inside would refuse the next attempt."""
     return RetryLayers(
@@ -207,3 +221,14 @@ def bind_retry(
         stopped=stopped,
         budget=budget,
     )
+
+
+def _look_up(bound: BreakerLayers | BulkheadLayers, known: bool, pending: list[Callable[[], object]]) -> None:
+    """Look up what a policy refers to if it is known; one with keys looks up by itself, the others wait for the first call."""
+    if bound.keys is not None:
+        if known:
+            _ = bound.keys.family
+    elif known:
+        bound.resolve()
+    else:
+        pending.append(bound.resolve)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from resilience._core.deadline import Deadline
     from resilience._core.faults import Fault
     from resilience._engine.kinds import Kind
+    from resilience._policies.circuit_breaker import CircuitBreaker
 
 
 class Runner:
@@ -97,10 +98,13 @@ class Runner:
 
         return Adopted(awaitable, guarded, partial(AdoptingWorld, self._site))
 
-    def interrupted(self, episode: int, error: BaseException, started: float | None) -> None:
+    # A wrapper with keys says which breaker it means; otherwise there is only one.
+    def interrupted(
+        self, episode: int, error: BaseException, started: float | None, breaker: CircuitBreaker | None = None
+    ) -> None:
         """Report an attempt that was cancelled: nothing, unless a deadline of ours did it (P17)."""
         assert self._parts.breaker is not None, "only a wrapper with a breaker asks"
-        breaker = self._parts.breaker.breaker
+        breaker = breaker or self._parts.breaker.breaker
         verdict, fault = interrupted_verdict(breaker, error, breaker.now(), started, self._site.per_attempt)
         breaker.record(episode, verdict, fault)
 
@@ -108,11 +112,21 @@ class Runner:
         self._site.tell_expiry(deadline)
         return TimeoutExceeded(deadline.scope, deadline.seconds)
 
-    def _raise(self, episode: int, failed: Exception, fault: None, args: Any, kwargs: Any, began: float) -> NoReturn:
+    def _raise(
+        self,
+        episode: int,
+        failed: Exception,
+        fault: None,
+        args: Any,
+        kwargs: Any,
+        began: float,
+        breaker: CircuitBreaker | None = None,
+    ) -> NoReturn:
         """Report a failed attempt from outside of its `except` block."""
         assert self._parts.breaker is not None, "without a breaker or a retry, nothing is left to be done out here"
         handled = sys.exc_info()[1]
-        self._parts.breaker.breaker.count_error(episode, failed, self._site.classify(failed, handled))
+        breaker = breaker or self._parts.breaker.breaker
+        breaker.count_error(episode, failed, self._site.classify(failed, handled))
         try:
             raise_unchanged(failed)
         finally:
@@ -126,15 +140,25 @@ class Runner:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         began: float,
+        breaker: CircuitBreaker | None = None,
     ) -> Any:
         call = Call(self._site, self._world, args, kwargs)
+        call.breaker = breaker
         outcome = self._first_answer(call, episode, failed, fault)
         del failed
         return self._go_on_sync(call, outcome, began)
 
-    def gave_up(self, episode: int, deadline: Deadline, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def gave_up(
+        self,
+        episode: int,
+        deadline: Deadline,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        breaker: CircuitBreaker | None = None,
+    ) -> Any:
         """Answer for an attempt that was left to its worker, because `deadline` or one around it has run out."""
         call = Call(self._site, self._world, args, kwargs)
+        call.breaker = breaker
         first = nearest(deadline)
         assert first is not None, "the wrapper's own deadline is in force"
         outcome = exceeded(first)
@@ -159,9 +183,11 @@ class Runner:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         began: float,
+        breaker: CircuitBreaker | None = None,
     ) -> Coroutine[Any, Any, Outcome]:
         assert self._retry is not None, "without a retry the exception is raised"
         call = Call(self._site, self._world, args, kwargs)
+        call.breaker = breaker
         return self._retry.go_on(call, self._first_answer(call, episode, failed, fault), self._again, began)
 
     def _first_answer(self, call: Call, episode: int, error: Exception, fault: Fault | None) -> Outcome:
@@ -170,7 +196,7 @@ class Runner:
             fault = self._site.classify(error, call.handled)
             breaker = self._parts.breaker
             if breaker is not None:
-                breaker.breaker.count_error(episode, error, fault)
+                breaker.of(call).count_error(episode, error, fault)
         outcome = Outcome(None, error)
         outcome.fault, outcome.judged = fault, True
         return outcome

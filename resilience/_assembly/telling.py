@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from resilience._core.config import BreakerConfig
 from resilience._core.order import Layer
 from resilience._describe import DescribedLayer
+from resilience._keying import spelled
 
 if TYPE_CHECKING:
     from resilience._core.retry_budget import RetryBudget
@@ -20,7 +21,7 @@ def described_layers(given: Given, label: str) -> tuple[DescribedLayer, ...]:
     if bulkhead is not None:
         config = bulkhead.config
         cap = "" if config is None else f", max_in_flight={config.max_in_flight}, max_waiting={config.longest_line}"
-        text = f"{bulkhead.name or label}{cap}, wait={bulkhead.wait:g} s, on_reject={bulkhead.on_reject}"
+        text = f"{bulkhead.name or label}{_key_details(bulkhead.key)}{cap}, wait={bulkhead.wait:g} s, on_reject={bulkhead.on_reject}"
         layers.append((Layer.BULKHEAD, text))
     if timeout is not None and timeout.budget is not None:
         layers.append((Layer.TIMEOUT, f"budget={timeout.budget:g} s{_timeout_details(timeout)}"))
@@ -28,12 +29,21 @@ def described_layers(given: Given, label: str) -> tuple[DescribedLayer, ...]:
         layers.append((Layer.RETRY, _retry_details(retry)))
     if breaker is not None:
         shared = "" if breaker.config is None else f", {_config_details(breaker.config)}"
-        layers.append((Layer.BREAKER, f"{breaker.name}{shared}, on_open={breaker.on_open}, account={breaker.account}"))
+        layers.append(
+            (
+                Layer.BREAKER,
+                f"{breaker.name}{_key_details(breaker.key)}{shared}, on_open={breaker.on_open}, account={breaker.account}",
+            )
+        )
     if timeout is not None and Layer.ATTEMPT in timeout.places():
         names = ("per_attempt", "first_item", "idle")
         limits = [f"{name}={getattr(timeout, name):g} s" for name in names if getattr(timeout, name) is not None]
         layers.append((Layer.ATTEMPT, ", ".join(limits) + _timeout_details(timeout)))
     return tuple(DescribedLayer(layer=layer, settings=text) for layer, text in layers)
+
+
+def _key_details(key: object) -> str:
+    return "" if key is None else f", key={spelled(key)}"
 
 
 def _timeout_details(timeout: TimeoutPolicy) -> str:

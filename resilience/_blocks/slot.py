@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from resilience._blocks.place import Place
+    from resilience._policies.keyed_bulkhead import KeyedBulkhead
+    from resilience._policies.site_keys import SiteKeys
     from resilience._registry import Registry
     from resilience._settings import BulkheadPolicy
     from resilience._site import World
@@ -49,10 +51,18 @@ class BulkheadBlock:
     where `on_reject` is BYPASS and there was none.
     """
 
-    __slots__ = ("_bulkhead", "_entry", "_on_reject", "_place", "_slots", "_wait")
+    __slots__ = ("_bulkhead", "_entry", "_keys", "_on_reject", "_place", "_slots", "_wait")
 
-    def __init__(self, bulkhead: SharedBulkhead, wait: float, on_reject: OnReject, place: Place) -> None:
+    def __init__(
+        self,
+        bulkhead: SharedBulkhead,
+        wait: float,
+        on_reject: OnReject,
+        place: Place,
+        keys: SiteKeys[KeyedBulkhead] | None = None,
+    ) -> None:
         self._bulkhead = bulkhead
+        self._keys = keys
         self._wait = wait
         self._on_reject = on_reject
         self._place = place
@@ -69,6 +79,8 @@ class BulkheadBlock:
             slot = self._bulkhead.take()
             if slot is None and self._wait > 0:
                 slot = run(self._stand_in_line(SyncWorld))
+            if self._bulkhead.leaving:
+                slot = run(self._look_again(SyncWorld, slot))
             return self._admit(slot)
         except BaseException:
             self._end()
@@ -88,6 +100,10 @@ class BulkheadBlock:
                 from resilience._engine.world_async import AsyncWorld
 
                 slot = await self._stand_in_line(AsyncWorld)
+            if self._bulkhead.leaving:
+                from resilience._engine.world_async import AsyncWorld
+
+                slot = await self._look_again(AsyncWorld, slot)
             return self._admit(slot)
         except BaseException:
             self._end()
@@ -100,10 +116,22 @@ class BulkheadBlock:
 
     async def _stand_in_line(self, world: Any) -> int | None:
         """The plan's own line, in a world that waits as this block was entered."""
-        site = self._place.site
+        layers, call = self._as_call(world)
+        return await layers.stand_in_line(call, self._bulkhead)
+
+    async def _look_again(self, world: Any, slot: int | None) -> int | None:
+        """The plan's own second look, for a key whose bulkhead makes room for another one."""
+        layers, call = self._as_call(world)
+        self._bulkhead, slot = await layers.look_again(call, self._bulkhead, slot)
+        return slot
+
+    def _as_call(self, world: Any) -> tuple[BulkheadLayers, Call]:
+        site, bulkhead = self._place.site, self._bulkhead
         performs: World = world(site)
-        layers = BulkheadLayers(lambda: self._bulkhead, site, wait=self._wait, on_reject=self._on_reject, fallback=None)
-        return await layers.stand_in_line(Call(site, performs, (), {}), self._bulkhead)
+        layers = BulkheadLayers(
+            lambda: bulkhead, site, wait=self._wait, on_reject=self._on_reject, fallback=None, keys=self._keys
+        )
+        return layers, Call(site, performs, (), {})
 
     def _begin(self) -> None:
         try:

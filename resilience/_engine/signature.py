@@ -18,12 +18,16 @@ _VARARGS, _VARKEYWORDS = 0x04, 0x08
 
 
 class Signature(NamedTuple):
-    """Source texts of a parameter list, of the same arguments passed on, and of both as a tuple and a dict."""
+    """Source texts of a parameter list, of the same arguments passed on, and of both as a tuple and a dict.
+
+    `names` are the parameters that hold one argument each.
+    """
 
     parameters: str
     passed: str
     positional: str
     keywords: str
+    names: tuple[str, ...] = ()
 
 
 GENERIC = Signature("*args, **kwargs", "*args, **kwargs", "args", "kwargs")
@@ -65,6 +69,7 @@ def signature_of(fn: object) -> Signature:
         ", ".join([*positional, *star, *(f"{name}={name}" for name in keyword_only), *stars]),
         "(" + "".join(f"{part}, " for part in [*positional, *star]) + ")",
         "{" + ", ".join([*(f"'{name}': {name}" for name in keyword_only), *stars]) + "}",
+        (*positional, *keyword_only),
     )
 
 

@@ -38,11 +38,26 @@ class Shape(NamedTuple):
     """The function is a generator function, and so is its wrapper."""
     first_item: bool = False
     """The first item has a limit of its own."""
+    keyed: bool = False
+    """There is a breaker for each key."""
+    keys: tuple[str, ...] = ()
+    """The parameters that are the key, where it is looked up right here."""
+    roomed: bool = False
+    """There is a bulkhead for each key."""
+    rooms: tuple[str, ...] = ()
+    """The parameters that are its key, where it is looked up right here."""
 
     @property
     def on_worker(self) -> bool:
         """A plain function is given up on by leaving it to a worker."""
         return self.budget and not self.is_async
+
+    def asks(self, way: str, arguments: str = "") -> str:
+        """A call of one of the cold ways that concern the breaker; where there are many, of or with the one that is meant."""
+        if not self.keyed:
+            return f"@cold.{way}({arguments})"
+        own = _OWN_WAYS.get(way)
+        return f"@breaker.{own}({arguments})" if own else f"@cold.{way}({arguments}, @breaker)"
 
 
 def source_of(shape: Shape, sig: Signature) -> str:
@@ -70,8 +85,11 @@ def wrapper_source(shape: Shape, sig: Signature, add_body: Callable[[Lines, Shap
 def _call_body(lines: Lines, shape: Shape, sig: Signature) -> None:
     wait = "await " if shape.is_async else ""
     slow = f"return {wait}@cold.slow({sig.passed})"
+    if shape.keyed:
+        _look_up(lines, "breaker", "members", "find", shape.keys, sig)
+        lines.add("@circuit = @breaker.circuit")
     add_door(lines, shape, slow)
-    _enter(lines, shape, slow)
+    _enter(lines, shape, sig, slow)
     framed = shape.bulkhead or shape.budget
     if framed:
         lines.add("try:")
@@ -80,6 +98,18 @@ def _call_body(lines: Lines, shape: Shape, sig: Signature) -> None:
     if framed:
         lines.shallower()
         _leave(lines, shape)
+
+
+def _look_up(lines: Lines, what: str, table: str, find: str, names: tuple[str, ...], sig: Signature) -> None:
+    """Find what belongs to the key of this call; whatever is not in the table is found by who knows all about keys."""
+    if not names:
+        lines.add(f"@{what} = @cold.{find}_of({sig.positional}, {sig.keywords})")
+        return
+    key = f"({', '.join(names)}, )"
+    # A part may not let itself be hashed or compared. The handler is left before anybody is asked, as below.
+    lines.add(f"try: @{what} = @{table}[{key}]")
+    lines.add(f"except @Exception: @{what} = None")
+    lines.add(f"if @{what} is None: @{what} = @cold.{find}({key})")
 
 
 def add_door(lines: Lines, shape: Shape, slow: str) -> None:
@@ -91,12 +121,12 @@ def add_door(lines: Lines, shape: Shape, slow: str) -> None:
     lines.add(f"@episode = @circuit.{door}")
     lines.add("if not @episode:")
     if shape.fail_fast:
-        lines.add("    @wait = @cold.door()")
-        lines.add("    if @wait is not None: raise @cold.refuse(@wait)")
+        lines.add(f"    @wait = {shape.asks('door')}")
+        lines.add(f"    if @wait is not None: raise {shape.asks('refuse', '@wait')}")
     lines.add("    " + slow)
 
 
-def _enter(lines: Lines, shape: Shape, slow: str) -> None:
+def _enter(lines: Lines, shape: Shape, sig: Signature, slow: str) -> None:
     """Slot and timer; whatever is not at hand is the plan's business."""
     if shape.on_worker:
         lines.add("if not @pool.real: " + slow)
@@ -109,6 +139,11 @@ def _enter(lines: Lines, shape: Shape, slow: str) -> None:
         lines.add("@started = @time.monotonic()")
         lines.add("@outer = @outer_deadline()")
         lines.add("if @outer is not None and @past(@outer, @started): " + slow)
+    if shape.roomed:
+        _look_up(lines, "room", "rooms", "find_room", shape.rooms, sig)
+        lines.add("@queue = @room.slots.queue")
+        lines.add("@take = @room.slots.free.pop")
+        lines.add("@give = @room.slots.free.append")
     if shape.bulkhead:
         # Somebody in line must not be overtaken. The handler is left before the plan begins, or
         # everything in there would be raised "during the handling of" this IndexError.
@@ -116,6 +151,11 @@ def _enter(lines: Lines, shape: Shape, slow: str) -> None:
         lines.add("try: @slot = @take()")
         lines.add("except @IndexError: @slot = None")
         lines.add("if @slot is None: " + slow)
+    if shape.roomed:
+        # It makes room for another key: who has got a slot of it gives it back, and looks again.
+        lines.add("if @room.leaving:")
+        lines.add("    @room.give(@slot)")
+        lines.add("    " + slow)
     if shape.on_worker:
         lines.add("try: @worker = @pool.idle.pop()")
         lines.add("except @IndexError: @worker = None")
@@ -151,19 +191,20 @@ def _body(lines: Lines, shape: Shape, sig: Signature, wait: str) -> None:
         lines.add(f"    @result = {wait}@fn({sig.passed})")
     lines.add("except @Exception as @error:")
     # Settled in place where nothing outside has to be known: a bare raise adds no frame.
-    lines.add("    @fault = @cold.settled(@episode, @error)")
+    lines.add(f"    @fault = {shape.asks('settled', '@episode, @error')}")
     if not shape.retry:
         lines.add("    if @fault is not None: raise")
     lines.add("    @failed = @error")
     if shape.is_async and shape.breaker:
         lines.add("except @CancelledError as @error:")
-        lines.add("    @cold.interrupted(@episode, @error, @started)")
+        lines.add("    " + shape.asks("interrupted", "@episode, @error, @started"))
         lines.add("    raise")
     lines.add("else:")
     lines.deeper()
     if shape.on_worker:
         lines.add("if @result is @expired:")
-        lines.add(f"    return @cold.gave_up(@episode, @deadline, {sig.positional}, {sig.keywords})")
+        gave_up = shape.asks("gave_up", f"@episode, @deadline, {sig.positional}, {sig.keywords}")
+        lines.add("    return " + gave_up)
     if not shape.is_async:
         lines.add("if @type(@result) not in @plain and @awaitable[@type(@result)]:")
         lines.add(f"    return @cold.adopt(@result, {sig.positional}, {sig.keywords})")
@@ -172,7 +213,7 @@ def _body(lines: Lines, shape: Shape, sig: Signature, wait: str) -> None:
     lines.add("return @result")
     lines.shallower()
     lines.add("try:")
-    recovered = f"@cold.recover(@episode, @failed, @fault, {sig.positional}, {sig.keywords}, {began})"
+    recovered = shape.asks("recover", f"@episode, @failed, @fault, {sig.positional}, {sig.keywords}, {began}")
     lines.add(f"    return (await {recovered}).unwrap()" if shape.is_async else f"    return {recovered}")
     lines.add("finally:")
     lines.add("    del @failed")
@@ -189,18 +230,21 @@ def add_count(lines: Lines, shape: Shape) -> None:
 
 def add_success(lines: Lines, shape: Shape) -> None:
     """Count a success: a tick where it changes nothing else."""
+    if shape.keyed:
+        # It may have woken up meanwhile, and have one of its own.
+        lines.add("@circuit = @breaker.circuit")
     if shape.timed:
         lines.add("@now = @time.monotonic()")
         unclean = (
             "@circuit.clean_windowed != @episode or @now >= @circuit.edge or @now - @started >= @circuit.slow_from"
         )
-        lines.add(f"if {unclean}: @cold.succeeded(@episode, @now - @started)")
+        lines.add(f"if {unclean}: {shape.asks('succeeded', '@episode, @now - @started')}")
     elif shape.windowed:
         unclean = "@circuit.clean_windowed != @episode or @time.monotonic() >= @circuit.edge"
-        lines.add(f"if {unclean}: @cold.succeeded(@episode)")
+        lines.add(f"if {unclean}: {shape.asks('succeeded', '@episode')}")
     else:
-        lines.add("if @circuit.streak.strikes.clean != @episode: @cold.succeeded(@episode)")
-    lines.add("else: @next(@counter)")
+        lines.add(f"if @circuit.streak.strikes.clean != @episode: {shape.asks('succeeded', '@episode')}")
+    lines.add("else: @next(@breaker.successes)" if shape.keyed else "else: @next(@counter)")
 
 
 def _leave(lines: Lines, shape: Shape) -> None:
@@ -220,15 +264,35 @@ def _leave(lines: Lines, shape: Shape) -> None:
         lines.add("    if @task is not None and @bucket.entries.pop(@task, None) is None: @is_ours(@deadline, @task)")
     if shape.bulkhead:
         lines.add("    @give(@slot)")
-        lines.add("    if @queue: @cold.hand_over()")
+        lines.add(f"    if @queue: {'@room' if shape.roomed else '@cold'}.hand_over()")
 
 
-HOT = ("buckets", "calls", "circuit", "counter", "fn", "give", "new_deadline", "pool", "queue", "take")
+_OWN_WAYS = {"door": "refusal_here", "refuse": "refuse", "succeeded": "succeed"}
+"""What a wrapper with many breakers asks of the breaker itself."""
+
+HOT = (
+    "buckets",
+    "calls",
+    "circuit",
+    "counter",
+    "fn",
+    "give",
+    "members",
+    "new_deadline",
+    "pool",
+    "queue",
+    "rooms",
+    "take",
+)
 """What a wrapper's closure may hold: each cell costs every call a little, so it is only what a healthy call needs."""
 
 COLD = (
     "adopt",
     "door",
+    "find",
+    "find_of",
+    "find_room",
+    "find_room_of",
     "first",
     "gave_up",
     "give_back",

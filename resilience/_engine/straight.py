@@ -127,9 +127,13 @@ def _source_of(shape: Shape, sig: Signature) -> str:
 
 def _compile(shape: Shape, sig: Signature) -> Callable[..., FunctionType]:
     source = _source_of(shape, sig)
-    options = "+".join(name for name, on in zip(Shape._fields, shape, strict=True) if on) or "bare"
+    options = "+".join(_option(name, on) for name, on in zip(Shape._fields, shape, strict=True) if on) or "bare"
     filename = f"<resilience {options} ({sig.parameters})>"
     namespace: dict[str, Any] = {"__name__": __name__, **_shared(shape)}
     exec(compile(source, filename, "exec"), namespace)
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     return namespace["make"]  # type: ignore[no-any-return]  # what the source defines
+
+
+def _option(name: str, on: object) -> str:
+    return f"{name}={','.join(on)}" if isinstance(on, tuple) else name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from resilience._context import DEADLINE, is_probing, mark_probe, unmark_probe
 from resilience._core.deadline import is_evidence
@@ -21,15 +21,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from resilience._core.faults import Fault
+    from resilience._core.tripping import Trip
     from resilience._policies.circuit_breaker import CircuitBreaker
+    from resilience._policies.families import Family
+    from resilience._policies.keyed_breaker import BreakerFamily, KeyedBreaker
+    from resilience._policies.site_keys import SiteKeys
     from resilience._site import Call, Inner, Site
 
 
 class BreakerLayers:
-    """One call site's view of a shared breaker.
+    """One call site's view of a shared breaker, or of one for each key.
 
     `find` gives the breaker: it is asked once, at the first call, because a reference
     without settings must not register a name that somebody else is about to configure.
+
+    Attributes:
+        keys: tells the breaker of a call, None where one serves all.
     """
 
     def __init__(
@@ -41,6 +48,7 @@ class BreakerLayers:
         fallback: Any,
         unless: Callable[..., object] | None,
         per_call: bool,
+        keys: SiteKeys[KeyedBreaker] | None = None,
     ) -> None:
         self._find = find
         self._found: CircuitBreaker | None = None
@@ -49,11 +57,32 @@ class BreakerLayers:
         self._fallback = Fallback(fallback)
         self._unless = unless
         self._per_call = per_call
+        self.keys = keys
 
     @property
     def breaker(self) -> CircuitBreaker:
-        """The shared breaker."""
+        """The shared breaker of a site without keys."""
         return self._found or self.resolve()
+
+    @property
+    def shared(self) -> CircuitBreaker | Family[KeyedBreaker]:
+        """What all calls of the site share: the breaker, or the family of those it has keys for."""
+        return self.breaker if self.keys is None else self.keys.family
+
+    @property
+    def known_trip(self) -> Trip | None:
+        """How the breakers of a site with keys trip, where that is known already."""
+        family = None if self.keys is None else self.keys.known
+        return None if family is None else cast("BreakerFamily", family).config.trip
+
+    def of(self, call: Call) -> CircuitBreaker:
+        """The breaker of a call: found once, by its key where the site has keys."""
+        breaker: CircuitBreaker | None = call.breaker
+        if breaker is None:
+            keys = self.keys
+            breaker = (self._found or self.breaker) if keys is None else keys.of_call(call.args, call.kwargs)
+            call.breaker = breaker
+        return breaker
 
     def resolve(self) -> CircuitBreaker:
         """Find the shared breaker: the first call does, unless the name was known before."""
@@ -79,24 +108,20 @@ class BreakerLayers:
             if asked.error is not None:
                 return asked
             call.exempt = bool(asked.value)
-        wait = None if call.exempt else self.refusal()
-        outcome = await inner(call) if wait is None else self._refuse(wait)
+        wait = None if call.exempt else self.of(call).refusal_here()
+        outcome = await inner(call) if wait is None else self._refuse(call, wait)
         if outcome.refused_by is self and self._on_open is OnOpen.BYPASS:
             outcome.discard()
-            self.breaker.note_bypass(self._site.label)
+            self.of(call).note_bypass(self._site.label)
             return await self._fallback.answer(call)
         return outcome
 
-    def refusal(self) -> float | None:
-        """Seconds for which a call would be refused now, None if it would not. Pure."""
-        return self.breaker.refusal_here()
-
-    def stopped(self, wait: float) -> str:
+    def stopped(self, call: Call, wait: float) -> str:
         """Why an attempt after a wait would be refused, for a retry that need not wait for it; "" if it may go."""
-        breaker = self._found or self.breaker
+        breaker = self.of(call)
         if breaker.circuit.passing:
             return ""
-        left = self.refusal()
+        left = breaker.refusal_here()
         if left is None or left <= wait:
             return ""
         rest = "" if left == FOREVER else f", {left:.3g} s left"
@@ -107,7 +132,7 @@ class BreakerLayers:
         """Ask for a permit, make the attempt, report it."""
         if call.exempt:
             return await inner(call)
-        breaker = self._found or self.breaker
+        breaker = call.breaker or self.of(call)
         # While closed, the episode is all there is to a permit, as on the straight path.
         episode = breaker.circuit.passing
         if not episode or self._per_call:
@@ -116,7 +141,7 @@ class BreakerLayers:
         try:
             outcome = await inner(call)
         except BaseException as error:
-            self._settle_interrupted(Permit(episode), error, call.since(started))
+            self._settle_interrupted(breaker, Permit(episode), error, call.since(started))
             raise
         if outcome.pending:
             return outcome
@@ -128,10 +153,10 @@ class BreakerLayers:
 
     async def _permitted(self, call: Call, inner: Inner) -> Outcome:
         """The attempt with a permit from the machine, which may be a probe; to be reported now or with the whole call."""
-        breaker = self.breaker
+        breaker = self.of(call)
         permit = breaker.acquire(self._lease())
         if not isinstance(permit, Permit):
-            return self._refuse(permit)
+            return self._refuse(call, permit)
         # Also inside somebody else's probe there is one attempt. A shadow ends no retry.
         call.probed = (permit.probe or is_probing(breaker, breaker.circuit.episode)) and not breaker.shadowed
         if self._per_call:
@@ -142,7 +167,7 @@ class BreakerLayers:
         try:
             outcome = await inner(call)
         except BaseException as error:
-            self._settle_interrupted(permit, error, call.since(started))
+            self._settle_interrupted(breaker, permit, error, call.since(started))
             raise
         finally:
             if permit.probe:
@@ -173,18 +198,21 @@ class BreakerLayers:
             return
         # An attempt that a deadline of ours cut short without a word on the remote was cancelled, as in asyncio.
         end = ProbeEnd.NEUTRAL if outcome.expired is None else ProbeEnd.CANCELLED
-        breaker = self.breaker
+        breaker = self.of(call)
         took = 0.0 if started is None else self._took(call, breaker, started)
-        breaker.settle(permit, self._verdict_once(outcome, fault, call.since(started)), fault, end, took)
+        breaker.settle(permit, self._verdict_once(breaker, outcome, fault, call.since(started)), fault, end, took)
 
-    def _settle_interrupted(self, permit: Permit, error: BaseException, started: float | None) -> None:
-        breaker = self.breaker
+    def _settle_interrupted(
+        self, breaker: CircuitBreaker, permit: Permit, error: BaseException, started: float | None
+    ) -> None:
         if permit.exempt:
             return
         verdict, fault = interrupted_verdict(breaker, error, breaker.now(), started, self._site.per_attempt)
         breaker.settle(permit, verdict, fault, end_of(error))
 
-    def _verdict_once(self, outcome: Outcome, fault: Fault | None, started: float | None) -> Verdict:
+    def _verdict_once(
+        self, breaker: CircuitBreaker, outcome: Outcome, fault: Fault | None, started: float | None
+    ) -> Verdict:
         if outcome.refused_by is not None:
             return Verdict.NEUTRAL
         expired = outcome.expired
@@ -197,19 +225,19 @@ class BreakerLayers:
             return Verdict.NEUTRAL
         if fault is None:
             return Verdict.SUCCESS
-        verdict = self.breaker.verdict(fault)
+        verdict = breaker.verdict(fault)
         if verdict is Verdict.FAILURE and outcome.error is not None:
-            return verdict if counts_first(outcome.error, self.breaker.mark) else Verdict.NEUTRAL
+            return verdict if counts_first(outcome.error, breaker.mark) else Verdict.NEUTRAL
         return verdict
 
     # ------------------------------------------------------------------------------------------------ one verdict per call
     async def _keep(self, call: Call, permit: Permit, inner: Inner) -> Outcome:
         """Keep the latest permit for the report of the call, giving the earlier one back."""
         if call.permit is not None:
-            self.breaker.settle(call.permit, Verdict.NEUTRAL)
+            self.of(call).settle(call.permit, Verdict.NEUTRAL)
         call.permit = permit
         if permit.probe:
-            mark_probe(self.breaker, permit)
+            mark_probe(self.of(call), permit)
         try:
             return await inner(call)
         finally:
@@ -218,23 +246,23 @@ class BreakerLayers:
 
     async def report(self, call: Call, inner: Inner) -> Outcome:
         """Settle the last permit once, with what became of the whole call."""
-        started = self.began(call, self.breaker)
+        started = None if call.exempt else self.began(call, self.of(call))
         try:
             outcome = await inner(call)
         except BaseException as error:
             if call.permit is not None:
-                self._settle_interrupted(call.permit, error, call.since(started))
+                self._settle_interrupted(self.of(call), call.permit, error, call.since(started))
             raise
         if call.permit is not None and outcome.pending:
-            self.breaker.settle(call.permit, Verdict.NEUTRAL)
+            self.of(call).settle(call.permit, Verdict.NEUTRAL)
         elif call.permit is not None:
             self.settle(call, call.permit, outcome, started)
         return outcome
 
     # ------------------------------------------------------------------------------------------------ small things
-    def _refuse(self, wait: float) -> Outcome:
+    def _refuse(self, call: Call, wait: float) -> Outcome:
         """The refusal as an outcome; a bypassed call is counted as bypassed, not as rejected."""
-        breaker = self.breaker
+        breaker = self.of(call)
         if self._on_open is OnOpen.BYPASS:
             return Outcome.refusal(CircuitOpenError(breaker.name, None if wait == FOREVER else wait), self)
         return Outcome.refusal(breaker.refuse(wait), self)

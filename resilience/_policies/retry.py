@@ -47,7 +47,7 @@ class RetryLayers:
         retry_on: frozenset[FaultKind],
         safe_only: bool,
         max_retry_after: float,
-        stopped: Callable[[float], str] | None,
+        stopped: Callable[[Call, float], str] | None,
         budget: BudgetReference | None,
     ) -> None:
         self._site = site
@@ -222,7 +222,7 @@ class RetryLayers:
         budget = None if self.budget is None else self.budget.resolve()
         # Without a wait the attempt itself asks, at the same moment; but nothing is to be spent on one that is refused.
         asks_itself = wait == 0.0 and budget is None
-        note = "" if self._stopped is None or call.exempt or asks_itself else self._stopped(wait)
+        note = "" if self._stopped is None or call.exempt or asks_itself else self._stopped(call, wait)
         if note:
             return self._end(outcome, number, "refused", note)
         # Last of all: what is spent is not given back.

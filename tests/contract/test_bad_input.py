@@ -450,10 +450,57 @@ def test_breaker_account(registry, value):
     refused("account", breaker, "api", account=value)
 
 
-@pytest.mark.parametrize("value", ["model", ("provider", "model"), len, 1, True, Odd()], ids=named)
-def test_breaker_key_is_not_there_yet(registry, value):
-    """Issue 2, Build 4: key raises until a later issue fills it."""
+async def no_result(model):
+    """A function whose call gives no key."""
+
+
+BAD_KEYS = ["", "a b", "class x", (), [], ("a", 1), ("a", "a"), ("a", None), {"a"}, b"a", 1, True, no_result, Odd()]
+
+
+@pytest.mark.parametrize("value", BAD_KEYS, ids=named)
+def test_key(registry, value):
+    """Bad input: key is a parameter's name, a tuple of names, or a plain function."""
     refused("key", breaker, "api", key=value)
+    refused("key", bulkhead, "api", max_in_flight=1, key=value)
+
+
+def test_a_key_needs_a_name(registry):
+    """Bad input: a bulkhead of a function's own can't be a family."""
+    refused("name", bulkhead, max_in_flight=1, key="model")
+
+
+BAD_LABELS = ["", "a b", (), ("a", "a"), ("a", 1), ("größe",), 1, b"a", Odd()]
+
+
+@pytest.mark.parametrize("value", BAD_LABELS, ids=named)
+def test_labels(registry, value):
+    """Bad input: the labels of a family."""
+    refused("labels", registry.family, "api", labels=value)
+    refused("labels", registry.bulkhead_family, "api", BulkheadConfig(1), labels=value)
+
+
+@pytest.mark.parametrize("value", [value for value in BAD_COUNT if value is not None], ids=named)
+def test_max_keys(registry, value):
+    """Bad input: max_keys is a whole number of at least 1."""
+    refused("max_keys", registry.family, "api", max_keys=value)
+    refused("max_keys", registry.bulkhead_family, "api", BulkheadConfig(1), max_keys=value)
+    refused("max_keys", Registry, max_keys=value)
+
+
+@pytest.mark.parametrize("value", BAD_NAMES, ids=named)
+def test_family_names(registry, value):
+    """Bad input: a family's name is like any other."""
+    refused("name", registry.family, value)
+    refused("name", registry.bulkhead_family, value, BulkheadConfig(1))
+
+
+def test_one_error_lists_every_fault_of_a_family(registry):
+    """Section 3: one error lists all faults."""
+    error = refused("name", registry.family, "a b", labels=(), config=1, max_keys=0)
+    for field in ("name", "labels", "config", "max_keys"):
+        assert field in str(error)
+
+    assert registry.get_family("a b") is None
 
 
 @pytest.mark.parametrize("value", [5, "default", {}, Registry, True, Odd()], ids=named)
@@ -465,7 +512,7 @@ def test_registry_argument(registry, value):
 
 def test_one_error_lists_every_fault_of_a_breaker(registry):
     """Section 3: one error lists all faults."""
-    error = refused("name", breaker, "a b", 5, on_open="x", unless=1, account="z", key="k")
+    error = refused("name", breaker, "a b", 5, on_open="x", unless=1, account="z", key=())
     for field in ("name", "config", "on_open", "unless", "account", "key"):
         assert field in str(error)
 

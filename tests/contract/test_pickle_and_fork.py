@@ -175,6 +175,51 @@ def test_breaker_by_name(protocol):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_keyed_breakers_pickle_by_name_and_key(protocol):
+    """I19: the same one where the family is; elsewhere the family comes with its settings."""
+    name = f"pickled-family{protocol}"
+    family = default_registry().family(name, ("provider", "model"), BreakerConfig(cooldown=7), max_keys=5)
+    shared = family["openai", "gpt"]
+    assert shared is through(shared, protocol) is copy.deepcopy(shared)
+    assert family[None] is through(family[None], protocol)
+    status = shared.status()
+    assert status == through(status, protocol)
+    assert {"provider": "openai", "model": "gpt"} == dict(through(status, protocol).labels)
+    with pytest.raises(TypeError):
+        through(status, protocol).labels["provider"] = "another"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delitem(default_registry()._breakers, name)
+        other = through(pickle.loads(pickle.dumps(shared, protocol)), protocol)
+        made = default_registry().get_family(name)
+        assert (("provider", "model"), BreakerConfig(cooldown=7), 5) == (made.labels, made.config, made.max_keys)
+        assert other is made["openai", "gpt"] is not shared
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_keyed_policies_pickle(registry, protocol):
+    """I19: policies as name and config, with their key."""
+    for policy in (
+        breaker("llm", BreakerConfig(), key=("provider", "model")),
+        bulkhead("llm", max_in_flight=2, key="model"),
+    ):
+        assert policy == through(policy, protocol)
+    assert registry.get_family("llm") is through(breaker("llm", key=("provider", "model")), protocol).family
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_families_refuse(registry, protocol):
+    """I19: families, and the keyed breakers of a registry that nobody could find."""
+    family = registry.family("llm", labels="provider")
+    rooms = registry.bulkhead_family("llm", BulkheadConfig(1), labels="provider")
+    for thing in (family, rooms, family["a"], family["a"].guard()):
+        with pytest.raises(TypeError, match="belongs to"):
+            pickle.dumps(thing, protocol)
+        with pytest.raises(TypeError, match="belongs to"):
+            copy.deepcopy(thing)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_permits_guards_registries_refuse(registry, protocol):
     """I19: permits, guards, registries refuse."""
     shared = registry.breaker("api", BreakerConfig())

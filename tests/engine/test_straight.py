@@ -39,12 +39,22 @@ def shape(**options):
 
 
 def every_shape():
-    shapes = (Shape(*flags) for flags in itertools.product((False, True), repeat=len(Shape._fields)))
-    return (
-        shape
-        for shape in shapes
-        if not (shape.on_worker and shape.bulkhead) and not (shape.timed and not shape.windowed)
-    )
+    names = [name for name in Shape._fields if name not in ("keys", "rooms")]
+    combinations = itertools.product((False, True), repeat=len(names))
+    shapes = (Shape(**dict(zip(names, flags, strict=True))) for flags in combinations)
+    for shape in shapes:
+        # A key belongs to something that has keys, and no generator is found by one.
+        alone = (shape.keyed and not shape.breaker) or (shape.roomed and not shape.bulkhead)
+        if (
+            (shape.timed and not shape.windowed)
+            or alone
+            or (shape.on_worker and shape.bulkhead)
+            or (shape.items and (shape.keyed or shape.roomed))
+        ):
+            continue
+        yield shape
+        if shape.keyed or shape.roomed:
+            yield shape._replace(keys=("a",) * shape.keyed, rooms=("a",) * shape.roomed)
 
 
 def renamed(fn, *names):
@@ -60,7 +70,9 @@ def test_every_sort_of_parameter():
 
     def fn(a, /, b, *c, d, **e): ...
 
-    assert ("a, /, b, *c, d, **e", "a, b, *c, d=d, **e", "(a, b, *c, )", "{'d': d, **e}") == tuple(signature_of(fn))
+    assert ("a, /, b, *c, d, **e", "a, b, *c, d=d, **e", "(a, b, *c, )", "{'d': d, **e}", ("a", "b", "d")) == tuple(
+        signature_of(fn)
+    )
 
 
 def test_keyword_only_without_a_star_parameter():
@@ -68,7 +80,7 @@ def test_keyword_only_without_a_star_parameter():
 
     def fn(*, key): ...
 
-    assert ("*, key", "key=key", "()", "{'key': key}") == tuple(signature_of(fn))
+    assert ("*, key", "key=key", "()", "{'key': key}", ("key",)) == tuple(signature_of(fn))
 
 
 def test_no_parameters():
@@ -76,7 +88,7 @@ def test_no_parameters():
 
     def fn(): ...
 
-    assert ("", "", "()", "{}") == tuple(signature_of(fn))
+    assert ("", "", "()", "{}", ()) == tuple(signature_of(fn))
 
 
 @pytest.mark.parametrize(

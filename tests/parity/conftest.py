@@ -34,7 +34,16 @@ from typing import NamedTuple
 
 import pytest
 
-from resilience import Registry, ResilienceError, Timeout, _compose, idempotent, interruptible, use_registry
+from resilience import (
+    BulkheadFamily,
+    Registry,
+    ResilienceError,
+    Timeout,
+    _compose,
+    idempotent,
+    interruptible,
+    use_registry,
+)
 from resilience._assembly import Assembly
 from resilience._clock import SystemClock
 from resilience._context import DEADLINE, PROBING, RETRYING
@@ -389,7 +398,8 @@ class Stage:
             self.virtual.advance(seconds)
 
     def breaker(self, name="provider"):
-        return self.registry.get(name)
+        family = self.registry.get_family(name)
+        return self.registry.get(name) if family is None else family["two", "key"]
 
     @property
     def loop(self):
@@ -501,7 +511,8 @@ class Stage:
             REAL_SLEEP(0.00001)
 
     def _bulkheads(self):
-        return tuple(self.registry._bulkheads.values())
+        found = self.registry._bulkheads.values()
+        return tuple(room for one in found for room in (one.everybody if isinstance(one, BulkheadFamily) else (one,)))
 
     # ------------------------------------------------------------------------------------------------ the trace
     def _note_event(self, event):

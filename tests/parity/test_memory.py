@@ -35,6 +35,19 @@ def single():
     return [breaker("provider", BreakerConfig(Consecutive(9)))]
 
 
+def keyed():
+    return [
+        bulkhead("rooms", max_in_flight=8, key="key"),
+        retry(2, wait=0),
+        breaker("providers", BreakerConfig(Consecutive(9)), key=("second", "key")),
+    ]
+
+
+def keyed_in_full():
+    """Not on the straight path, and without a key that could be read."""
+    return [breaker("providers", BreakerConfig(Consecutive(9)), key=lambda *args, **kwargs: args, account="call")]
+
+
 SCRIPTS = {
     "succeeded": lambda parity: ["fine"],
     "failed": lambda parity: [TypeError("bug")],
@@ -76,7 +89,11 @@ def all_die(parity, policies, script, prepare=lambda stage: None):
     return died
 
 
-@pytest.mark.parametrize("policies", [stack, lambda: stack(timed=True), single], ids=["stack", "timed", "single"])
+@pytest.mark.parametrize(
+    "policies",
+    [stack, lambda: stack(timed=True), single, keyed, keyed_in_full],
+    ids=["stack", "timed", "single", "keyed", "keyed in full"],
+)
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
 def test_arguments_die_with_the_call(parity, no_collector, policies, script):
     """Success, failure, retry, interruption: no frame keeps what it was given."""

@@ -24,6 +24,25 @@ TWO_IN_A_ROW = BreakerConfig(Consecutive(2), cooldown=30)
 CALM = BreakerConfig(Consecutive(9))
 
 
+def always_one_key(*args, **kwargs):
+    return "two", "key"
+
+
+KEYED = {}
+"""What the policies below are given besides."""
+
+
+@pytest.fixture(
+    params=[None, ("second", "key"), always_one_key],
+    ids=["", "keyed", "by function"],
+    autouse=True,
+)
+def keyed(request, monkeypatch):
+    """Every scenario plays with one breaker and bulkhead, and with one of each per key."""
+    if request.param is not None:
+        monkeypatch.setitem(KEYED, "key", request.param)
+
+
 class HttpError(Exception):
     """What a client library raises for a status."""
 
@@ -52,7 +71,7 @@ def down(text="down"):
 
 
 def provider(config=TWO_IN_A_ROW, **options):
-    return breaker("provider", config, **options)
+    return breaker("provider", config, **options, **KEYED)
 
 
 def again(attempts=3, **options):
@@ -60,7 +79,7 @@ def again(attempts=3, **options):
 
 
 def room(limit=2, **options):
-    return bulkhead("room", max_in_flight=limit, **options)
+    return bulkhead("room", max_in_flight=limit, **options, **KEYED)
 
 
 def full_stack():
@@ -111,6 +130,7 @@ def test_arguments(parity):
     ] == trace.calls
 
 
+@pytest.mark.parametrize("keyed", [None], indirect=True)
 def test_wrong_arguments(parity):
     """A wrong argument list fails before any policy sees the call."""
 
@@ -370,6 +390,7 @@ def test_an_open_circuit_wins_over_a_full_bulkhead(parity):
     assert (RAISED, "CircuitOpenError", "circuit 'provider' is open") == trace.outcomes[0]
 
 
+@pytest.mark.parametrize("keyed", [None, always_one_key], indirect=True)
 def test_bypass_with_a_fallback(parity):
     """An open circuit skips the call; the fallback gets the same arguments."""
 

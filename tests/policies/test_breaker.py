@@ -22,6 +22,7 @@ from resilience._context import DEADLINE, PROBING
 from resilience._core.deadline import AttemptDeadline, Deadline
 from resilience._core.events import Bypassed, TimedOut
 from resilience._core.outcome import Outcome
+from resilience._site import Call
 
 
 @pytest.fixture(params=[False, True], ids=["asked", "published"], autouse=True)
@@ -136,7 +137,9 @@ def test_a_further_attempt_that_is_refused_where_refusals_are_bypassed(plan, dow
 
 def test_nothing_stops_a_retry_while_the_circuit_is_closed(plan):
     """Before the first call, too."""
-    assert "" == plan.breaker().stopped(1.0)
+    layers = plan.breaker()
+
+    assert "" == layers.stopped(Call(plan.site, plan.world, (), {}), 1.0)
 
 
 @pytest.mark.parametrize(("exempt", "failures"), [(True, 0), (False, 1)])
@@ -233,7 +236,9 @@ def test_a_probe_is_marked_while_it_runs(plan, down):
     plan.call(script=[down()])
     plan.call(script=[down()])
     plan.clock.advance(30)
-    seen = plan.call(script=[lambda: (len(PROBING.get()), layers.breaker.refusal(), layers.refusal())]).value
+    seen = plan.call(
+        script=[lambda: (len(PROBING.get()), layers.breaker.refusal(), layers.breaker.refusal_here())]
+    ).value
 
     assert (1, 30.0, None) == seen
     assert () == PROBING.get()
@@ -509,7 +514,7 @@ def test_a_probe_of_a_whole_call(plan, down):
     plan.call(script=[down()] * 3)
     plan.clock.advance(30)
     seen = []
-    plan.call(script=[lambda: (seen.append(layers.refusal()), down())[1]])
+    plan.call(script=[lambda: (seen.append(layers.breaker.refusal_here()), down())[1]])
 
     assert [None] == seen
     assert ((), 1) == (PROBING.get(), plan.status.probes_failed)

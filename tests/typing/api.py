@@ -15,6 +15,7 @@ from typing import TypeVar, assert_type, overload
 from resilience import (
     Attempt,
     BreakerConfig,
+    BreakerFamily,
     BreakerRef,
     Bulkhead,
     BulkheadBlock,
@@ -87,6 +88,34 @@ def pooled(text: str) -> str:
 async def whole(text: str) -> str:
     return text
 
+
+keyed = breaker("typed-keys", BreakerConfig(), key=("provider", "model"))
+family = default_registry().family("typed-keys", labels=("provider", "model"))
+shared: CircuitBreaker = family["openai", "gpt-4"]
+
+assert_type(keyed.family, BreakerFamily)
+assert_type(family.labels, tuple[str, ...])
+assert_type(family.reset("openai", "gpt-4"), bool)
+
+
+@bulkhead("typed-keys", max_in_flight=2, key="provider")
+@keyed
+def by_key(provider: str, model: str) -> int:
+    return len(provider + model)
+
+
+def host(url: str) -> str:
+    return url
+
+
+@breaker("typed-key-function", key=host)
+def by_url(url: str) -> bytes:
+    return url.encode()
+
+
+assert_type(by_key("openai", "gpt-4"), int)
+assert_type(by_url("u"), bytes)
+breaker("typed", key=1)  # type: ignore[arg-type]
 
 assert_type(fetch("u", size=2), bytes)
 assert_type(both(1, 2, a="b"), None)
