@@ -14,7 +14,20 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from labels import ASYNCIO_TIMEOUT, EMPTY_METHOD, EXECUTOR, MONOTONIC, OURS, STREAK, WINDOW, WRAPS, WRAPT, peers_of
+from labels import (
+    ASYNCIO_TIMEOUT,
+    EMPTY_METHOD,
+    EXECUTOR,
+    KEYED,
+    MONOTONIC,
+    OURS,
+    STREAK,
+    TUPLE_LOOK_UP,
+    WINDOW,
+    WRAPS,
+    WRAPT,
+    peers_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,12 +78,12 @@ def fastest_per_ours(scenario: str, without: tuple[str, ...] = ()) -> Callable[[
     return lambda result: fastest(result, scenario, without) / result["scenarios"][scenario]["ns"][OURS]
 
 
-def added(scenario: str) -> Callable[[Result], float]:
-    """What a window adds to a call, as a multiple of `time.monotonic()`."""
+def added(scenario: str, by: str = WINDOW, reference: str = MONOTONIC) -> Callable[[Result], float]:
+    """What a window (or something else) adds to a call, as a multiple of `time.monotonic()` (or something else)."""
 
     def figure(result: Result) -> float:
         times = result["scenarios"][scenario]["ns"]
-        return (times[WINDOW] - times[STREAK]) / times[MONOTONIC]
+        return (times[by] - times[STREAK]) / times[reference]
 
     return figure
 
@@ -207,6 +220,21 @@ BARS = (
     Bar("fault of an exception type seen before", "", figure_named("known_fault_ns"), 30, unit="ns"),
     Bar("sync rolling window adds", "time.monotonic()", added("sync/window/added"), 2),
     Bar("async rolling window adds", "time.monotonic()", added("async/window/added"), 2),
+    Bar(
+        "sync breaker by two keys adds",
+        "dict look-up, fresh tuple",
+        added("sync/keyed/added", KEYED, TUPLE_LOOK_UP),
+        3,
+        2,
+    ),
+    Bar(
+        "async breaker by two keys adds",
+        "dict look-up, fresh tuple",
+        added("async/keyed/added", KEYED, TUPLE_LOOK_UP),
+        3,
+        2,
+    ),
+    Bar("a keyed breaker among 10,000", "", figure_named("bytes_per_keyed_breaker"), 1000, 400, unit="B", exact=True),
     Bar("8 threads, one 10 ms call each", "one call", figure_named("eight_threads"), 1.5),
     Bar("8 threads, results miscounted", "", figure_named("miscounted"), 0, unit="", exact=True),
     Bar("8 threads, calls above the slots", "", figure_named("above_slots"), 0, unit="", exact=True),

@@ -19,9 +19,19 @@ from typing import TYPE_CHECKING, Any
 import figures
 import ours
 from harness import Case, make_function, measure, quiet
-from labels import ASYNCIO_TIMEOUT, EMPTY_METHOD, EXECUTOR, MONOTONIC, OURS, STREAK, WINDOW
+from labels import (
+    ASYNCIO_TIMEOUT,
+    EMPTY_METHOD,
+    EXECUTOR,
+    KEYED,
+    MONOTONIC,
+    OURS,
+    STREAK,
+    TUPLE_LOOK_UP,
+    WINDOW,
+)
 
-from resilience import BreakerConfig, Consecutive
+from resilience import BreakerConfig, Consecutive, Registry, breaker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -31,6 +41,8 @@ TEXTS = {
     "is_open/open": "is_open() of an open breaker",
     "sync/window/added": "a breaker with a streak, and one with a rolling window",
     "async/window/added": "a breaker with a streak, and one with a rolling window",
+    "sync/keyed/added": "one breaker, and one for each of two keys",
+    "async/keyed/added": "one breaker, and one for each of two keys",
     "async/timeout/bare": "bulkhead + timeout + retry + breaker, beside one bare asyncio.timeout",
     "sync/timeout/worker": "timeout on a worker thread (CPU time of the process)",
     "uvloop/timeout/bare": "bulkhead + timeout + retry + breaker, beside one bare asyncio.timeout, on uvloop",
@@ -77,6 +89,28 @@ def window_cases(loop: Any, world: str) -> list[Case]:
     ]
 
 
+def keyed_cases(is_async: bool) -> list[Case]:
+    """One breaker, one by two of the parameters, and what looking them up costs at least."""
+    call = "await f(p, m)" if is_async else "f(p, m)"
+    names = {"p": "openai", "m": "gpt-4"}
+
+    def fn(provider: str, model: str) -> str:
+        return model
+
+    async def afn(provider: str, model: str) -> str:
+        return model
+
+    single, keyed = (
+        breaker(name, BreakerConfig(), key=key, registry=Registry())(afn if is_async else fn)
+        for name, key in (("single", None), ("keyed", ("provider", "model")))
+    )
+    return [
+        Case(TUPLE_LOOK_UP, "d[(p, m)]", {**names, "d": {("openai", "gpt-4"): 1}}),
+        Case(STREAK, call, {**names, "f": single}, is_async),
+        Case(KEYED, call, {**names, "f": keyed}, is_async),
+    ]
+
+
 def bare_timeout_cases(loop: Any) -> list[Case]:
     """Our whole stack beside the one thing of the standard library that it has inside."""
     return [
@@ -112,6 +146,8 @@ def measure_scenarios(repeats: int, ms: float, only: Collection[str] | None) -> 
     record("is_open/open", lambda: is_open_cases(True), loop)
     record("sync/window/added", lambda: window_cases(loop, "sync"), loop)
     record("async/window/added", lambda: window_cases(loop, "async"), loop)
+    record("sync/keyed/added", lambda: keyed_cases(False), loop)
+    record("async/keyed/added", lambda: keyed_cases(True), loop)
     record("async/timeout/bare", lambda: bare_timeout_cases(loop), loop)
     with ThreadPoolExecutor(1) as pool:
         # The wall clock would tell more of who else wanted the core between the two threads than of their work.

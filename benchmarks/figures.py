@@ -230,6 +230,24 @@ def bytes_per_breaker() -> float:
     return (after - before) / BREAKERS
 
 
+def bytes_per_keyed_breaker() -> float:
+    """Memory of one breaker among 10,000 of a family, without its key: what only the key has is taken off."""
+    family = Registry().family("bench", labels="key", max_keys=BREAKERS + 1)
+    _ = family["first"]
+    names = [f"k{number}" for number in range(BREAKERS)]
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for name in names:
+            _ = family[name]
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # With the header of the garbage collector.
+    key = sys.getsizeof(("k",)) + 16
+    return (after - before) / BREAKERS - key
+
+
 def run(repeats: int) -> dict[str, Any]:
     """Measure everything here and print it."""
     found: dict[str, Any] = {
@@ -240,6 +258,7 @@ def run(repeats: int) -> dict[str, Any]:
         "single_calls_ns": single_calls(200 * repeats),
         **exactness(200 * repeats),
         "bytes_per_breaker": bytes_per_breaker(),
+        "bytes_per_keyed_breaker": bytes_per_keyed_breaker(),
     }
     show(found)
     return found
@@ -255,5 +274,6 @@ def show(found: dict[str, Any]) -> None:
     print(f"  10 threads on an empty function / one thread      {ten['ratio']:8.2f}   ({ten['ten_ns']:.0f} ns a call)")
     print(f"  results miscounted, calls above the slots         {found['miscounted']:8d} {found['above_slots']}")
     print(f"  bytes per breaker at {BREAKERS:,}                   {found['bytes_per_breaker']:8.0f}")
+    print(f"  the same of a family, without its key             {found['bytes_per_keyed_breaker']:8.0f}")
     for name, cuts in found["single_calls_ns"].items():
         print(f"  {name:10s}" + "".join(f"   {cut} {ns:7.0f} ns" for cut, ns in cuts.items()))

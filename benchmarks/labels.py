@@ -8,8 +8,10 @@ EMPTY_METHOD = "(reference) empty method call"
 MONOTONIC = "(reference) time.monotonic()"
 ASYNCIO_TIMEOUT = "(reference) async with asyncio.timeout(30)"
 EXECUTOR = "(reference) ThreadPoolExecutor submit + result"
+TUPLE_LOOK_UP = "(reference) dict look-up with a fresh tuple"
 STREAK = "(ours) Consecutive"
 WINDOW = "(ours) FailureRate"
+KEYED = "(ours) Consecutive, by two keys"
 
 
 def is_reference(name: str) -> bool:

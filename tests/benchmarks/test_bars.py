@@ -18,7 +18,7 @@ import peers
 import pytest
 import run
 from bars import BARS, Bar, Verdict
-from labels import MONOTONIC, OURS, PLAIN, STREAK, WINDOW, WRAPS, WRAPT
+from labels import KEYED, MONOTONIC, OURS, PLAIN, STREAK, TUPLE_LOOK_UP, WINDOW, WRAPS, WRAPT
 
 from resilience import Registry, use_registry
 
@@ -95,6 +95,13 @@ def test_what_a_window_adds():
     times = {MONOTONIC: 40, STREAK: 100, WINDOW: 160}
 
     assert 1.5 == bars.added("w")({"scenarios": {"w": {"ns": times}}})
+
+
+def test_what_keys_add():
+    """The same in look-ups."""
+    times = {TUPLE_LOOK_UP: 40, STREAK: 100, KEYED: 180}
+
+    assert 2 == bars.added("k", KEYED, TUPLE_LOOK_UP)({"scenarios": {"k": {"ns": times}}})
 
 
 @pytest.mark.parametrize("times", [{}, {"ours": 1}, {"quick": 1}])
@@ -225,6 +232,8 @@ def test_extra_cases_run(loop):
         *extras.is_open_cases(True),
         *extras.window_cases(loop, "sync"),
         *extras.window_cases(loop, "async"),
+        *extras.keyed_cases(False),
+        *extras.keyed_cases(True),
         *extras.bare_timeout_cases(loop),
     ]
     for case in cases:
