@@ -9,6 +9,7 @@ belongs to threads that it does not have.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 import weakref
@@ -17,7 +18,6 @@ from threading import get_ident
 from typing import TYPE_CHECKING
 
 from resilience import _changing
-from resilience._engine import workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,7 +59,10 @@ def after_in_child() -> None:
     """The same, and nobody else is here who could hold a lock, a slot or a probe."""
     after_in_parent()
     _changing.after_fork()
-    workers.after_fork()
+    # Where nobody has loaded them there are none.
+    workers = sys.modules.get("resilience._engine.workers")
+    if workers is not None:
+        workers.after_fork()
     for registry in tuple(_REGISTRIES):
         registry.after_fork()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from resilience._compose import decorate
+from resilience._decorate import decorate
 from resilience._keying import spelled
 from resilience._policies.classifying import classify_with
 from resilience._policies.guard import GuardKit

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from resilience._blocks.place import place_of_caller
-from resilience._compose import caller, decorate, label_of, sort_of
 from resilience._core.checks import Faults
+from resilience._decorate import decorate
 from resilience._keying import check_names, spelled
 from resilience._registry import Registry, current_registry
 from resilience._settings import BreakerPolicy, BulkheadPolicy, Policy, RetryPolicy, TimeoutPolicy, one_of_each
@@ -224,11 +224,13 @@ class PolicySet:
 
     def _caller(self, fn: Any) -> Any:
         """One assembled caller for all functions of a sort."""
+        from resilience import _compose
+
         for policy in self.policies:
             if isinstance(policy, (BreakerPolicy, BulkheadPolicy)) and policy.key is not None:
-                check_names(fn, policy.key, label_of(fn))
+                check_names(fn, policy.key, _compose.label_of(fn))
         registry = current_registry()
-        sort = sort_of(fn, self.policies)
+        sort = _compose.sort_of(fn, self.policies)
         found = self._calls.get(sort)
         if found is None or found[0] is not registry:
             unnamed = self._unnamed
@@ -237,7 +239,7 @@ class PolicySet:
                 from resilience._blocks.slot import own_bulkhead
 
                 own = own_bulkhead(self._own, unnamed, None, registry)
-            found = self._calls[sort] = registry, caller(self.policies, fn, own)
+            found = self._calls[sort] = registry, _compose.caller(self.policies, fn, own)
         return found[1]
 
     def __reduce__(self) -> tuple[Any, ...]:

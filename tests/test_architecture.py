@@ -48,6 +48,7 @@ FLOORS = {
     "_trampoline": 4,
     "": 5,
     "_blocks": 5,
+    "_decorate": 5,
     "_decorators": 5,
     "_references": 5,
     "_values": 5,
