@@ -166,11 +166,6 @@ class Faults:
         if value is not None:
             self.text(parameter, value)
 
-    def unavailable(self, parameter: str, value: object) -> None:
-        """A parameter that a later version fills."""
-        if value is not None:
-            self.add(parameter, value, "left out: it is not available in this version")
-
 
 def _are_names(names: Sequence[object]) -> bool:
     """Whether all are identifiers, and no two the same."""

@@ -92,7 +92,6 @@ def test_hostile_values(method, value):
         ("instance", "a b", {"kind": Wide}),
         ("instance_or_none", "a b", {"kind": Wide}),
         ("text", " ", {}),
-        ("unavailable", "a b", {}),
     ],
 )
 def test_each_line_shows_the_value(method, value, options):
@@ -322,12 +321,6 @@ def test_wrong_instance(value, method, right):
 def test_no_instance():
     """Where it must be there, None is a fault."""
     assert ["it must be a Wide, got None"] == check("instance", None, kind=Wide)[1]
-
-
-def test_unavailable():
-    """A parameter of a later version can only be left out."""
-    assert (None, []) == check("unavailable", None)
-    assert ["it must be left out: it is not available in this version, got 3"] == check("unavailable", 3)[1]
 
 
 @pytest.mark.parametrize("name", ["a", "db", "llm:open/v1.2@eu-west_1+b", "x" * 256])
