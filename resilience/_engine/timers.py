@@ -176,8 +176,8 @@ class SteppedExpiry(Expiry):
             return super().leave()
         # Dropped between two steps, whose marks are in force: whoever drops it has none of this scope's.
         handle, self._handle = self._handle, None
-        if handle is not None:
-            handle.cancel()
+        assert handle is not None, "a scope is left once"
+        handle.cancel()
         self.deadline.left = True
         return False
 

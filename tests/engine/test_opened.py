@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import threading
 from collections import deque
@@ -10,7 +11,7 @@ from collections import deque
 import pytest
 
 from resilience import BreakerConfig, Consecutive, Fault, FaultKind, breaker, bulkhead, compose, retry, timeout
-from resilience._engine.opened import OF_TASKS, OF_THREADS, StreamTypes
+from resilience._engine.opened import OF_TASKS, OF_THREADS, StreamTypes, aclose
 
 THREE = [b"one", b"two", b"three"]
 
@@ -683,6 +684,32 @@ def test_a_coroutine_that_is_refused_is_closed(policies, registry):
 
     asyncio.run(main())
     assert made[0].cr_frame is None
+
+
+# ---------------------------------------------------------------------------------------------- closing, and failing to begin
+def test_whatever_can_be_closed_is():
+    """By `aclose` or by `close`, awaited or not; a stream that has no way to be closed is left alone."""
+    asyncio.run(aclose(object()))
+    for made in (AsyncResponse(), AsyncBody(), Response()):
+        asyncio.run(aclose(made))
+        assert made.closed
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_generator_function_that_does_not_take_the_arguments(registry, is_async):
+    """What calls it finds out only then: no fault of the remote, and the slot is back."""
+
+    def stream(only):
+        yield only
+
+    async def astream(only):
+        yield only
+
+    policies = compose(breaker("api", BreakerConfig(), unless=lambda *_: True), bulkhead("api", max_in_flight=1))
+    guarded = policies(functools.partial(astream if is_async else stream))
+    with pytest.raises(TypeError):
+        asyncio.run(collected(guarded(1, 2))) if is_async else list(guarded(1, 2))
+    assert 0 == registry.get_bulkhead("api").in_flight
 
 
 # ---------------------------------------------------------------------------------------------- what is a stream
