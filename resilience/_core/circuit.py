@@ -91,10 +91,11 @@ class Circuit(Operated):
             if left > 0:
                 return left
             self._move(Input.COOLED, now, time_ns)
-        self._drop_lost(now)
+        # Refused as at the door, which changes nothing: more may be out than there are slots by now.
         refusal = slot_refusal(self._probes, self._config.half_open_probes, now)
         if refusal is not None:
             return refusal
+        self._drop_lost(now)
         permit = Permit(self.episode)
         permit.probe = True
         permit.leased_at = now
@@ -107,13 +108,9 @@ class Circuit(Operated):
 
     def _drop_lost(self, now: float) -> None:
         """Give back the slots of probes whose lease has run out."""
-        lost = [probe for probe in self._probes if not probe.holds_at(now)]
-        for probe in lost:
+        for probe in [probe for probe in self._probes if not probe.holds_at(now)]:
             self._probes.remove(probe)
             self._release(ProbeEnd.LOST)
-        if lost:
-            # Also where no slot has become free by it: more may be out than there are slots by now.
-            self._store()
 
     # ------------------------------------------------------------------------------------------------ reporting
     def settle(

@@ -15,7 +15,7 @@ import contextvars
 
 import pytest
 
-from resilience import BreakerConfig, CircuitOpenError, CircuitState, Consecutive, Registry, breaker
+from resilience import BreakerConfig, CircuitOpenError, CircuitState, Consecutive, FaultKind, Registry, breaker
 from resilience._clock import SYSTEM_CLOCK
 from resilience.testing import ManualClock
 
@@ -127,3 +127,20 @@ def test_an_exception_reported_on_a_permit_counts_once():
         run()
 
     assert 1 == ref.status().failures_total
+
+
+def test_an_ask_that_is_refused_gives_no_lost_probe_back():
+    """More probes out than there are slots by now, one of them lost: an ask by permit changed what one at the door did not."""
+    clock = ManualClock()
+    shared = Registry(clock=clock).breaker("remote", BreakerConfig(Consecutive(1), half_open_probes=2, probe_lease=8))
+    shared.on_failure(shared.try_acquire(), FaultKind.TRANSIENT)
+    clock.advance(30)
+    shared.try_acquire()
+    clock.advance(1)
+    shared.try_acquire()
+    shared.reconfigure(BreakerConfig(Consecutive(1), half_open_probes=1))
+    clock.advance(7)
+    assert shared.is_open()
+    with pytest.raises(CircuitOpenError):
+        shared.try_acquire()
+    assert 0 == shared.status().probes_released

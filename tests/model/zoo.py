@@ -556,9 +556,9 @@ ZOO = [
     Mutant(
         "a plan is thrown the GeneratorExit of its consumer",
         engine_streams,
-        "steps_of",
-        "step, argument, closed = plan.throw, Closed(), True",
-        "step, argument, closed = plan.throw, GeneratorExit(), True",
+        "_throw_closed",
+        "plan.throw(Closed())",
+        "plan.throw(GeneratorExit())",
         "tests/contract/test_stream_closing.py::test_an_error_on_closing_counts_and_leaves",
     ),
     Mutant(

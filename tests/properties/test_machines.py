@@ -164,10 +164,10 @@ class Model:
             wait = math.inf if self.open_for is None else self.open_for - (now - self.opened_at)
         else:
             live = [probe for probe in self.probes if now - probe.leased_at < probe.lease]
-            self.counts["released"] += len(self.probes) - len(live)
-            self.probes = live
             if len(live) < self.config.half_open_probes:
+                self.counts["released"] += len(self.probes) - len(live)
                 self.counts["started"] += 1
+                self.probes = live
                 lease = max(lease, self.config.probe_lease)
                 live.append(Ticket(self.episode, probe=True, leased_at=now, lease=lease))
                 return live[-1]
