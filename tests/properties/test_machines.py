@@ -469,11 +469,11 @@ class WholeCircuit(RuleBasedStateMachine):
     @precondition(lambda self: self.model.probes)
     @rule(target=permits, verdict=st.none() | verdicts, fault=faults)
     def a_probe_is_lost(self, verdict, fault):
-        """Its lease runs out and another caller takes its place; then it reports all the same, or not."""
+        """Its lease runs out and another caller takes its place, unless more are out; then it reports all the same, or not."""
         lost = next(pair for pair in self.given if pair[1] in self.model.probes)
         self.now = max(self.now, lost[1].leased_at + lost[1].lease)
         other = self.ask()
-        assert lost[1] not in self.model.probes
+        assert lost[1] not in self.model.probes or self.circuit.refusal(self.now) is not None
         if verdict is not None:
             self.report(*lost, verdict, fault)
         return other
