@@ -187,6 +187,9 @@ class BreakerLayers:
 
     def _took(self, call: Call, breaker: CircuitBreaker, started: float) -> float:
         """How long the attempt took, in seconds: until now; a stream's until its first item. 0 where nobody looks."""
+        if not call.watched:
+            # A stream that began before anybody looked: what it took until now is its consumer's time as well.
+            return 0.0
         answered = call.answered_at
         return breaker.took(started) if answered is None else answered - started
 
