@@ -996,6 +996,18 @@ def test_a_call_site_may_name_its_parameters_as_it_likes(registry, family):
     assert ([], ("provider", "model")) == (seen, family.labels)
 
 
+def test_the_labels_in_another_order(registry, family):
+    """A site that turns them round would ask other calls' breakers, and is refused."""
+    with pytest.raises(
+        ConfigurationError,
+        match=r"key must name provider, model in this order, as registered for 'llm', got model, provider",
+    ):
+        breaker("llm", key=("model", "provider"))(lambda provider, model: None)
+    registry.bulkhead_family("room", BulkheadConfig(1), labels=("provider", "model"))
+    with pytest.raises(ConfigurationError, match="key must name provider, model in this order"):
+        bulkhead("room", key=("model", "provider"))(lambda provider, model: None)
+
+
 def test_another_number_of_labels(registry, family):
     """It can't work, and is refused."""
     with pytest.raises(
