@@ -826,6 +826,29 @@ def test_an_operators_act_on_an_evicted_breaker(family):
     assert (ONE, BreakerConfig(Consecutive(7))) == (old.config, family["openai", "gpt"].config)
 
 
+def test_the_end_of_an_operators_act_on_an_evicted_breaker(family):
+    """Whoever forced a key by a breaker that he has kept can end it by the same; nothing is made for it."""
+    old = family["openai", "gpt"]
+    fill(family)
+    old.enable()
+    assert (False, None) == (old.reset(), family.get("openai", "gpt"))
+    old.force_open("drill")
+    old.enable(actor="me")
+    assert CLOSED is family["openai", "gpt"].state
+    old.force_open("drill")
+
+    assert (True, CLOSED) == (old.reset(reason="done", actor="me"), family["openai", "gpt"].state)
+
+
+def test_an_operators_act_on_one_that_is_about_to_be_taken_out(family):
+    """As long as nobody has taken its place there is nothing to end."""
+    old = family["openai", "gpt"]
+    assert old.retire()
+    old.enable()
+
+    assert (False, old) == (old.reset(), family.get("openai", "gpt"))
+
+
 def test_an_operators_act_where_there_is_no_room(registry):
     """It never means `__other__`, which many share."""
     family = registry.family("llm", labels=("provider",), config=ONE, max_keys=1)
