@@ -215,7 +215,8 @@ class KeyedBreaker(CircuitBreaker):
         if self._home is None:
             return super().__reduce__()
         family = self.family
-        return self._home, (self.name, family.labels, self.config, family.max_keys, self.key)
+        # Not its own settings: an operator may have changed them for this key, and they are what the family would get.
+        return self._home, (self.name, family.labels, family.config, family.max_keys, self.key)
 
 
 class Parts(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import pickle
 import threading
 from enum import Enum
 
@@ -29,6 +30,7 @@ from resilience import (
     breaker,
     bulkhead,
     compose,
+    default_registry,
     describe,
     interruptible,
     retry,
@@ -1029,6 +1031,15 @@ def test_the_labels_in_another_order(registry, family):
     registry.bulkhead_family("room", BulkheadConfig(1), labels=("provider", "model"))
     with pytest.raises(ConfigurationError, match="key must name provider, model in this order"):
         bulkhead("room", key=("model", "provider"))(lambda provider, model: None)
+
+
+def test_a_pickled_key_with_settings_of_its_own(caplog):
+    """It is found again by the family's settings, which nobody has changed."""
+    family = default_registry().family("reconfigured-keys", "key", BreakerConfig(cooldown=7))
+    family["a"].reconfigure(BreakerConfig(cooldown=9))
+
+    assert family["a"] is pickle.loads(pickle.dumps(family["a"]))
+    assert "is registered already" not in caplog.text
 
 
 def test_another_number_of_labels(registry, family):
