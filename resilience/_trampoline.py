@@ -48,6 +48,8 @@ def without_callee(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(callee: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
             return function(*args, **kwargs)
 
+    # By which `describe` knows it.
+    call.__qualname__ = getattr(function, "__qualname__", type(function).__qualname__)
     return call
 
 

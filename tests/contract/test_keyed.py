@@ -537,6 +537,7 @@ def test_a_key_function_through_a_proxy(registry):
     guarded("hi", model="gpt")
 
     assert "gpt" == key_of_one_call(registry)
+    assert "key=test_a_key_function_through_a_proxy.<locals>.<lambda>," in str(describe(guarded))
 
 
 @pytest.mark.parametrize("key", ["modell", ("provider", "modell"), ("x", "y")])
