@@ -178,6 +178,19 @@ def test_account(env, remote, account):
     assert {"attempt": 2, "call": 1}[account] == env.registry.get("llm[a]").status().failures_total
 
 
+def test_a_shadow_that_judges_whole_calls(env, remote):
+    """The probe is the call's, whatever the shadow would have said to its other attempts."""
+    config = BreakerConfig(Consecutive(1), cooldown=30, shadow=True)
+    fn = breaker("llm", config, key="key", account="call")(env.function(remote(then=ConnectionError)))
+    fn = retry(2, wait=0, idempotent=True)(fn)
+    env.fails(fn, key="a")
+    env.advance(30)
+    env.fails(fn, key="a")
+    status = env.registry.get("llm[a]").status()
+
+    assert (OPEN, 1, 1, 0) == (status.state, status.probes_started, status.probes_failed, status.probes_released)
+
+
 def test_unless(env, remote):
     """Such a call has no key, and makes no breaker."""
     fn = breaker("llm", ONE, key="key", unless=lambda arg=None, *, key=None: key == "own")(
