@@ -148,11 +148,11 @@ class Families:
 
     def family_by(self, names: tuple[str, ...], name: str, config: BreakerConfig | None) -> BreakerFamily:
         """The family that a call site means, whose parameters are called `names`; they are labels where there are none."""
-        return self.family(name, _as_labels(names, self.get_family(name)), config)
+        return self.family(name, _as_labels(names, name, self.get_family(name)), config)
 
     def bulkhead_family_by(self, names: tuple[str, ...], name: str, config: BulkheadConfig | None) -> BulkheadFamily:
         """The same of bulkheads."""
-        return self.bulkhead_family(name, config, _as_labels(names, self.get_bulkhead_family(name)))
+        return self.bulkhead_family(name, config, _as_labels(names, name, self.get_bulkhead_family(name)))
 
     def get(self, name: str) -> CircuitBreaker | None:
         """The breaker of this name, or None; `name[part,part]` is the one of a family's key."""
@@ -209,9 +209,18 @@ class Families:
             self._conflict(found.name, differences)
 
 
-def _as_labels(names: tuple[str, ...], family: Family[Any] | None) -> tuple[str, ...] | None:
-    """A call site may call its parameters as it likes, once the labels are declared; only there must be as many."""
-    return None if not names or (family is not None and len(family.labels) == len(names)) else names
+def _as_labels(names: tuple[str, ...], name: str, family: Family[Any] | None) -> tuple[str, ...] | None:
+    """A call site may call its parameters as it likes, once the labels are declared; only there must be as many.
+
+    Raises:
+        ConfigurationError: it calls them as the labels, in another order: its keys would be other calls' keys.
+    """
+    known = () if family is None else family.labels
+    if known != names and sorted(known) == sorted(names):
+        raise ConfigurationError(
+            f"key must name {', '.join(known)} in this order, as registered for {name!r}, got {', '.join(names)}"
+        )
+    return None if not names or len(known) == len(names) else names
 
 
 def _names_a_key(name: object) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from resilience._core.checks import Faults
+from resilience._core.checks import COROUTINE, Faults, code_flags
 from resilience._core.config import BreakerConfig, BulkheadConfig
 from resilience._core.faults import FaultKind
 from resilience._core.order import Layer
@@ -79,8 +79,11 @@ class BreakerPolicy(Policy):
         values["on_open"] = faults.member("on_open", values["on_open"], OnOpen)
         if values["fallback"] is not None and values["on_open"] is not OnOpen.BYPASS:
             faults.add("fallback", values["fallback"], "left out unless on_open is BYPASS")
-        for name in ("unless", "classify_result"):
-            faults.callable_or_none(name, values[name])
+        unless = values["unless"]
+        if not code_flags(unless) & COROUTINE:
+            # Where its function is one that can be awaited, so can this.
+            faults.judge_or_none("unless", unless)
+        faults.judge_or_none("classify_result", values["classify_result"])
         if values["classify"] is not None and not isinstance(values["classify"], Classifier):
             faults.callable_or_none("classify", values["classify"])
         faults.choice("account", values["account"], ("attempt", "call"))

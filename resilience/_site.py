@@ -179,6 +179,8 @@ class Call:
 
     delivered = False
     """The consumer of a stream has been given something."""
+    watched = True
+    """How long the attempt under way takes can be told; a stream's only where somebody said before it that he wants to know."""
     answered_at: float | None = None
     """When the attempt under way gave its first item, where it is a stream's and somebody wants to know."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from resilience._core.checks import COROUTINE, code_flags
 from resilience._marks import copy_marks
 
 if TYPE_CHECKING:
@@ -36,9 +37,19 @@ def tell_signature(made: FunctionType, target: Callable[..., Any]) -> None:
 def without_callee(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function` for the arguments of a trampoline: it gets those of the call, without the callable in front."""
 
-    def call(callee: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs)
+    call: Callable[..., Any]
+    if code_flags(function) & COROUTINE:
 
+        async def call(callee: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+            return await function(*args, **kwargs)
+
+    else:
+
+        def call(callee: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs)
+
+    # By which `describe` knows it.
+    call.__qualname__ = getattr(function, "__qualname__", type(function).__qualname__)
     return call
 
 

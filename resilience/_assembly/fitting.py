@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from resilience._core.checks import Faults
+from resilience._core.checks import COROUTINE, Faults, code_flags
 from resilience._keying import lacks, missing_names
 from resilience._marks import is_idempotent, is_uninterruptible, worker_limit
 
@@ -32,6 +32,8 @@ def check_fit(given: Given, fn: Any, kind: Kind, label: str) -> None:
         faults.say(
             f"classify_result must be left out: {label} is a generator function, which returns no result to judge"
         )
+    if not kind.is_async and given.breaker is not None and code_flags(given.breaker.unless) & COROUTINE:
+        faults.say(f"unless must be a plain function: {label} is one, and nobody there could await it")
     if kind.is_stream and is_uninterruptible(fn):
         faults.say(f"@uninterruptible must stand on a function that returns its result; {label} gives a stream")
     for policy in (given.breaker, given.bulkhead):

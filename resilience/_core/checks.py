@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 NAME_ALPHABET = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:/@+-")
 NAME_BYTES = 256
+COROUTINE = 0x80
 # Code flags of generator and coroutine functions.
-_GIVES_NO_RESULT = 0x20 | 0x80 | 0x200
+_GIVES_NO_RESULT = 0x20 | COROUTINE | 0x200
 
 
 class Faults:
@@ -109,6 +110,11 @@ class Faults:
             self.add(parameter, value, "a callable or None")
         return value  # type: ignore[no-any-return]  # checked above
 
+    def judge_or_none(self, parameter: str, value: Any) -> None:
+        """A function whose plain answer is looked at, or None: what only gives a generator would always be true."""
+        if value is not None and not (callable(value) and not code_flags(value) & _GIVES_NO_RESULT):
+            self.add(parameter, value, "a plain function or None")
+
     def choice(self, parameter: str, value: object, words: tuple[str, ...]) -> None:
         """One of a few texts."""
         if not isinstance(value, str) or value not in words:
@@ -146,9 +152,8 @@ class Faults:
 
     def key(self, parameter: str, value: Any) -> Any:
         """What tells a call's key: parameter names as a tuple, a function, or None."""
-        flags = getattr(getattr(value, "__code__", None), "co_flags", 0)
         right = "the name of a parameter, a tuple of such names, or a plain function of the call's arguments"
-        if value is None or (callable(value) and not flags & _GIVES_NO_RESULT):
+        if value is None or (callable(value) and not code_flags(value) & _GIVES_NO_RESULT):
             return value
         names = (value,) if isinstance(value, str) else value
         if not isinstance(names, (tuple, list)) or not names or not _are_names(names):
@@ -165,6 +170,12 @@ class Faults:
         """A text that says something, or None."""
         if value is not None:
             self.text(parameter, value)
+
+
+def code_flags(function: object) -> int:
+    """The flags of a function's or a method's code, 0 for anything else."""
+    flags: int = getattr(getattr(function, "__code__", None), "co_flags", 0)
+    return flags
 
 
 def _are_names(names: Sequence[object]) -> bool:

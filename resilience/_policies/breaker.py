@@ -187,6 +187,9 @@ class BreakerLayers:
 
     def _took(self, call: Call, breaker: CircuitBreaker, started: float) -> float:
         """How long the attempt took, in seconds: until now; a stream's until its first item. 0 where nobody looks."""
+        if not call.watched:
+            # A stream that began before anybody looked: what it took until now is its consumer's time as well.
+            return 0.0
         answered = call.answered_at
         return breaker.took(started) if answered is None else answered - started
 
@@ -233,9 +236,11 @@ class BreakerLayers:
     # ------------------------------------------------------------------------------------------------ one verdict per call
     async def _keep(self, call: Call, permit: Permit, inner: Inner) -> Outcome:
         """Keep the latest permit for the report of the call, giving the earlier one back."""
-        if call.permit is not None:
-            self.of(call).settle(call.permit, Verdict.NEUTRAL)
-        call.permit = permit
+        # One that a shadow would have refused has nothing to report: the call is judged on the one before.
+        if call.permit is None or not permit.exempt:
+            if call.permit is not None:
+                self.of(call).settle(call.permit, Verdict.NEUTRAL)
+            call.permit = permit
         if permit.probe:
             mark_probe(self.of(call), permit)
         try:

@@ -188,6 +188,22 @@ class KeyedBreaker(CircuitBreaker):
         if successor is not None:
             successor.reconfigure(config, actor=actor)
 
+    def reset(self, *, reason: str | None = None, actor: str | None = None) -> bool:
+        done = super().reset(reason=reason, actor=actor)
+        present = self._present()
+        return done if present is None else present.reset(reason=reason, actor=actor)
+
+    def enable(self, *, actor: str | None = None) -> None:
+        super().enable(actor=actor)
+        present = self._present()
+        if present is not None:
+            present.enable(actor=actor)
+
+    def _present(self) -> KeyedBreaker | None:
+        """The one that has taken its place, where there is one: what nobody has asked for is closed anyway."""
+        found = self.family.members.get(self.key or ()) if self.retired else None
+        return None if found is self else found
+
     def _successor(self) -> KeyedBreaker | None:
         found = self.family.find(self.key) if self.retired else None
         return found if found is not self and found is not self.family.other else None
@@ -199,7 +215,8 @@ class KeyedBreaker(CircuitBreaker):
         if self._home is None:
             return super().__reduce__()
         family = self.family
-        return self._home, (self.name, family.labels, self.config, family.max_keys, self.key)
+        # Not its own settings: an operator may have changed them for this key, and they are what the family would get.
+        return self._home, (self.name, family.labels, family.config, family.max_keys, self.key)
 
 
 class Parts(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import subprocess
 import sys
@@ -442,6 +443,40 @@ def test_breaker_on_open(registry, value):
 def test_breaker_callables(registry, field, value):
     """Bad input: what must be callable."""
     refused(field, breaker, "api", **{field: value})
+
+
+def gives_items(value):
+    yield value
+
+
+async def gives_async_items(value):
+    yield value
+
+
+async def is_awaited(value):
+    return value
+
+
+@pytest.mark.parametrize("value", [gives_items, gives_async_items, is_awaited], ids=named)
+def test_breaker_judges_that_give_no_answer(registry, value):
+    """Bad input: what a call gives would always be true, and no call would ever reach the breaker."""
+    refused("classify_result", breaker, "api", classify_result=value)
+    if value is not is_awaited:
+        refused("unless", breaker, "api", unless=value)
+
+
+@pytest.mark.parametrize("target", [lambda value: value, partial(int, 5), gives_items], ids=named)
+def test_breaker_unless_that_nobody_awaits(registry, target):
+    """Bad input: an async predicate for a plain function."""
+    refused("unless", breaker("api", unless=is_awaited), target)
+
+
+@pytest.mark.parametrize("wrapped", [is_awaited, partial(is_awaited)], ids=["function", "partial"])
+def test_breaker_unless_that_is_awaited(registry, wrapped):
+    """An async function awaits its predicate, also behind a proxy."""
+    guarded = breaker("api", unless=is_awaited)(wrapped)
+    assert [True, False] == [asyncio.run(guarded(value)) for value in (True, False)]
+    assert 1 == registry.get("api").status().successes_total
 
 
 @pytest.mark.parametrize("value", ["calls", "ATTEMPT", None, 1, True, [], Odd()], ids=named)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import pickle
 import threading
 from enum import Enum
 
@@ -29,6 +30,7 @@ from resilience import (
     breaker,
     bulkhead,
     compose,
+    default_registry,
     describe,
     interruptible,
     retry,
@@ -174,6 +176,19 @@ def test_account(env, remote, account):
     env.fails(fn, key="a")
 
     assert {"attempt": 2, "call": 1}[account] == env.registry.get("llm[a]").status().failures_total
+
+
+def test_a_shadow_that_judges_whole_calls(env, remote):
+    """The probe is the call's, whatever the shadow would have said to its other attempts."""
+    config = BreakerConfig(Consecutive(1), cooldown=30, shadow=True)
+    fn = breaker("llm", config, key="key", account="call")(env.function(remote(then=ConnectionError)))
+    fn = retry(2, wait=0, idempotent=True)(fn)
+    env.fails(fn, key="a")
+    env.advance(30)
+    env.fails(fn, key="a")
+    status = env.registry.get("llm[a]").status()
+
+    assert (OPEN, 1, 1, 0) == (status.state, status.probes_started, status.probes_failed, status.probes_released)
 
 
 def test_unless(env, remote):
@@ -535,6 +550,7 @@ def test_a_key_function_through_a_proxy(registry):
     guarded("hi", model="gpt")
 
     assert "gpt" == key_of_one_call(registry)
+    assert "key=test_a_key_function_through_a_proxy.<locals>.<lambda>," in str(describe(guarded))
 
 
 @pytest.mark.parametrize("key", ["modell", ("provider", "modell"), ("x", "y")])
@@ -826,6 +842,29 @@ def test_an_operators_act_on_an_evicted_breaker(family):
     assert (ONE, BreakerConfig(Consecutive(7))) == (old.config, family["openai", "gpt"].config)
 
 
+def test_the_end_of_an_operators_act_on_an_evicted_breaker(family):
+    """Whoever forced a key by a breaker that he has kept can end it by the same; nothing is made for it."""
+    old = family["openai", "gpt"]
+    fill(family)
+    old.enable()
+    assert (False, None) == (old.reset(), family.get("openai", "gpt"))
+    old.force_open("drill")
+    old.enable(actor="me")
+    assert CLOSED is family["openai", "gpt"].state
+    old.force_open("drill")
+
+    assert (True, CLOSED) == (old.reset(reason="done", actor="me"), family["openai", "gpt"].state)
+
+
+def test_an_operators_act_on_one_that_is_about_to_be_taken_out(family):
+    """As long as nobody has taken its place there is nothing to end."""
+    old = family["openai", "gpt"]
+    assert old.retire()
+    old.enable()
+
+    assert (False, old) == (old.reset(), family.get("openai", "gpt"))
+
+
 def test_an_operators_act_where_there_is_no_room(registry):
     """It never means `__other__`, which many share."""
     family = registry.family("llm", labels=("provider",), config=ONE, max_keys=1)
@@ -994,6 +1033,27 @@ def test_a_call_site_may_name_its_parameters_as_it_likes(registry, family):
     breaker("llm", ONE, key=("vendor", "engine"))(lambda vendor, engine: None)("openai", "gpt")
 
     assert ([], ("provider", "model")) == (seen, family.labels)
+
+
+def test_the_labels_in_another_order(registry, family):
+    """A site that turns them round would ask other calls' breakers, and is refused."""
+    with pytest.raises(
+        ConfigurationError,
+        match=r"key must name provider, model in this order, as registered for 'llm', got model, provider",
+    ):
+        breaker("llm", key=("model", "provider"))(lambda provider, model: None)
+    registry.bulkhead_family("room", BulkheadConfig(1), labels=("provider", "model"))
+    with pytest.raises(ConfigurationError, match="key must name provider, model in this order"):
+        bulkhead("room", key=("model", "provider"))(lambda provider, model: None)
+
+
+def test_a_pickled_key_with_settings_of_its_own(caplog):
+    """It is found again by the family's settings, which nobody has changed."""
+    family = default_registry().family("reconfigured-keys", "key", BreakerConfig(cooldown=7))
+    family["a"].reconfigure(BreakerConfig(cooldown=9))
+
+    assert family["a"] is pickle.loads(pickle.dumps(family["a"]))
+    assert "is registered already" not in caplog.text
 
 
 def test_another_number_of_labels(registry, family):

@@ -391,6 +391,43 @@ def test_a_stream_that_is_begun_anew(env):
     assert (0, 1) == (env.registry.get("api").status().slow_calls, env.registry.get("api").status().failures_total)
 
 
+@pytest.mark.parametrize("account", ["attempt", "call"])
+def test_a_stream_that_is_out_while_slow_calls_begin_to_count(env, account):
+    """Nobody noted when its first item came, and its consumer's time is not the remote's."""
+
+    @breaker("api", BreakerConfig(), registry=env.registry, account=account)
+    def plain():
+        yield 1
+        yield 2
+
+    @timeout(100)
+    @breaker("api", BreakerConfig(), registry=env.registry, account=account)
+    async def tasks():
+        yield 1
+        yield 2
+
+    def change():
+        env.registry.get("api").reconfigure(slow_from(2, min_calls=1))
+        env.advance(5)
+
+    async def drained():
+        stream = tasks()
+        await anext(stream)
+        change()
+        return [item async for item in stream]
+
+    def read():
+        with timeout(100).guard():
+            stream = plain()
+            next(stream)
+            change()
+            return [*stream]
+
+    assert [2] == (env.run(drained()) if env.is_async else read())
+    status = env.registry.get("api").status()
+    assert (CLOSED, 1, 0) == (status.state, status.successes_total, status.slow_total)
+
+
 def test_a_slow_stream_is_no_answer_of_a_probe(registry, clock):
     """Half-open, a stream whose first item came late has failed, and its consumer gets every item."""
 
