@@ -37,20 +37,16 @@ def tell_signature(made: FunctionType, target: Callable[..., Any]) -> None:
 def without_callee(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function` for the arguments of a trampoline: it gets those of the call, without the callable in front."""
 
-    call: Callable[..., Any]
-    if code_flags(function) & COROUTINE:
+    def call(callee: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
 
-        async def call(callee: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-            return await function(*args, **kwargs)
+    async def acall(callee: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        return await function(*args, **kwargs)
 
-    else:
-
-        def call(callee: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-            return function(*args, **kwargs)
-
+    made: Any = acall if code_flags(function) & COROUTINE else call
     # By which `describe` knows it.
-    call.__qualname__ = getattr(function, "__qualname__", type(function).__qualname__)
-    return call
+    made.__qualname__ = getattr(function, "__qualname__", type(function).__qualname__)
+    return made  # type: ignore[no-any-return]  # one of the two
 
 
 def _sync_call() -> Any:
