@@ -220,6 +220,9 @@ BARS = (
     Bar("fault of an exception type seen before", "", figure_named("known_fault_ns"), 30, unit="ns"),
     Bar("sync rolling window adds", "time.monotonic()", added("sync/window/added"), 2),
     Bar("async rolling window adds", "time.monotonic()", added("async/window/added"), 2),
+    Bar("sync stream, each item adds", "", figure_named("stream_item_sync_us"), 0.3, unit="µs"),
+    Bar("async stream, each item adds", "", figure_named("stream_item_async_us"), 0.6, unit="µs"),
+    Bar("async stream with limits, each item adds", "", figure_named("stream_item_async_budget_us"), 0.6, unit="µs"),
     Bar(
         "sync breaker by two keys adds",
         "dict look-up, fresh tuple",

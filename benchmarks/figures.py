@@ -11,6 +11,8 @@ from contextlib import suppress
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
+import streams
+
 from resilience import BreakerConfig, CircuitOpenError, Consecutive, Registry, breaker, bulkhead, compose
 from resilience.catalogue import default_classifier
 
@@ -18,6 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 NEVER = 10**9
+STREAMS = {
+    "stream_item_sync_us": "an item of a stream, sync, adds",
+    "stream_item_async_us": "an item of a stream, async, adds",
+    "stream_item_async_budget_us": "an item of a stream, async with limits, adds",
+}
 SLOTS = 3
 BREAKERS = 10_000
 
@@ -259,6 +266,7 @@ def run(repeats: int) -> dict[str, Any]:
         **exactness(200 * repeats),
         "bytes_per_breaker": bytes_per_breaker(),
         "bytes_per_keyed_breaker": bytes_per_keyed_breaker(),
+        **streams.run(min(repeats, 5)),
     }
     show(found)
     return found
@@ -275,5 +283,7 @@ def show(found: dict[str, Any]) -> None:
     print(f"  results miscounted, calls above the slots         {found['miscounted']:8d} {found['above_slots']}")
     print(f"  bytes per breaker at {BREAKERS:,}                   {found['bytes_per_breaker']:8.0f}")
     print(f"  the same of a family, without its key             {found['bytes_per_keyed_breaker']:8.0f}")
+    for name, says in STREAMS.items():
+        print(f"  {says:50s}{found[name]:8.3f} us")
     for name, cuts in found["single_calls_ns"].items():
         print(f"  {name:10s}" + "".join(f"   {cut} {ns:7.0f} ns" for cut, ns in cuts.items()))
